@@ -29,7 +29,7 @@ def generate(*arguments: str, folder: Path) -> tuple[int, str]:
         ([], "name a pipeline"),
     ],
 )
-def test_a_problem_that_is_not_there(arguments: list[str], says: str, tmp_path: Path) -> None:
+def test_generate_refuses_unknown_problems(arguments: list[str], says: str, tmp_path: Path) -> None:
     code, said = generate(*arguments, folder=tmp_path)
     assert code == 2
     assert says in said

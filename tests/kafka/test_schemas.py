@@ -17,7 +17,7 @@ from tests.kafka.played_registry import play_registry
 AVRO = '{"type": "string"}'
 
 
-def test_a_schema_is_asked_for_once() -> None:
+def test_registry_requests_a_schema_once() -> None:
     with play_registry({"/schemas/ids/7": {"schema": AVRO}}) as played:
         registry = Registry(f"{played.url}/")
         assert [registry.schema(7) for _ in range(3)] == [AVRO] * 3
@@ -27,13 +27,13 @@ def test_a_schema_is_asked_for_once() -> None:
     assert [path for path, _ in played.asked] == ["/schemas/ids/7", "/schemas/ids/8"]
 
 
-def test_a_schema_that_is_not_avro_is_none() -> None:
+def test_registry_raises_on_a_schema_that_is_not_avro() -> None:
     answers = {"/schemas/ids/7": {"schema": "{}", "schemaType": "JSON"}}
     with play_registry(answers) as played, pytest.raises(NotFoundError, match="schema 7 is JSON, not AVRO"):
         Registry(played.url).schema(7)
 
 
-def test_a_schema_that_refers_to_others_is_written_out() -> None:
+def test_registry_inlines_referenced_schemas() -> None:
     """Named types may be schemas of their own subjects, and those may refer to further ones."""
     country = {"type": "enum", "name": "Country", "symbols": ["DE", "AT"]}
     address = {
@@ -72,13 +72,13 @@ def test_a_schema_that_refers_to_others_is_written_out() -> None:
     )
 
 
-def test_a_reference_that_is_gone_is_a_missing_schema() -> None:
+def test_registry_raises_on_a_missing_reference() -> None:
     answers = {"/schemas/ids/7": {"schema": AVRO, "references": [{"name": "A", "subject": "a", "version": 1}]}}
     with play_registry(answers) as played, pytest.raises(NotFoundError, match="the registry has no subjects/a/versions/1"):
         Registry(played.url).schema(7)
 
 
-def test_versions_of_a_subject() -> None:
+def test_registry_returns_versions_of_a_subject() -> None:
     place = "/subjects/shop.charges-value/versions"
     answers: dict[str, object] = {place: [1, 2]}
     answers |= {f"{place}/{number}": {"version": number, "id": number + 10, "schema": AVRO} for number in (1, 2)}
@@ -90,7 +90,7 @@ def test_versions_of_a_subject() -> None:
         assert registry.versions("other-value") == ()
 
 
-def test_a_password_goes_to_a_header_and_is_not_told() -> None:
+def test_registry_sends_the_password_only_in_a_header() -> None:
     with play_registry({"/schemas/ids/7": {"schema": AVRO}}) as played:
         registry = Registry(played.url.replace("://", "://me:s3cret@"))
         assert registry.schema(7) == AVRO
@@ -100,7 +100,7 @@ def test_a_password_goes_to_a_header_and_is_not_told() -> None:
     assert "s3cret" not in str(refused.value)
 
 
-def test_a_wrong_address_is_not_a_missing_schema() -> None:
+def test_registry_reports_a_wrong_address_as_an_outage() -> None:
     answers = {"/schemas/ids/7": ["nonsense"]}
     with play_registry(answers) as played, pytest.raises(UnavailableError, match="it returned no schema for id 7"):
         Registry(played.url).schema(7)
@@ -117,9 +117,7 @@ def test_a_wrong_address_is_not_a_missing_schema() -> None:
         ([{"name": "geo.Address", "subject": "address", "version": 1}], ["busy"]),
     ],
 )
-def test_references_that_cannot_be_read_are_an_outage_and_no_reason_to_refuse_messages(
-    references: object, answer: object
-) -> None:
+def test_registry_reports_invalid_references_as_an_outage(references: object, answer: object) -> None:
     answers = {"/schemas/ids/7": {"schema": AVRO, "references": references}, "/subjects/address/versions/1": answer}
     with play_registry(answers) as played, pytest.raises(UnavailableError, match="it returned invalid references for schema 7"):
         Registry(played.url).schema(7)

@@ -35,17 +35,17 @@ def bounds(*answers: int | None) -> dict[tuple[str, int], tuple[int, int]]:
     return list_bounds(admin, [("orders", 0)])
 
 
-def test_an_answer() -> None:
+def test_find_bounds_returns_low_and_high_offsets() -> None:
     assert bounds(3, 7) == {("orders", 0): (3, 7)}
 
 
 @pytest.mark.parametrize("answers", [(3, -1001), (-1001, 7), (-1, -1)])
-def test_an_offset_that_is_none_is_no_end(answers: tuple[int, int]) -> None:
+def test_find_bounds_rejects_negative_offsets(answers: tuple[int, int]) -> None:
     with pytest.raises(UnavailableError, match="partition 0 of orders"):
         bounds(*answers)
 
 
-def test_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_bounds_raises_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(UnavailableError, match="it took too long"):
         bounds(3, None)

@@ -40,7 +40,7 @@ def partitions_of(servers: str, topic: str) -> int:
     return len(list_partitions(admin_client(KafkaServers(servers))).get(topic, ()))
 
 
-def test_the_first_message_makes_its_topic_and_the_pipeline_its_partitions(broker: str, tmp_path: Path) -> None:
+def test_make_topics_adds_partitions_to_an_auto_created_topic(broker: str, tmp_path: Path) -> None:
     write_pipeline(tmp_path, "early")
     streams = load_pipeline("early", environ={}, folder=tmp_path).streams
     sent = produce(broker, "early-events", [b'{"n": 1}', b'{"n": 2}'])
@@ -51,7 +51,7 @@ def test_the_first_message_makes_its_topic_and_the_pipeline_its_partitions(broke
         assert partitions_of(broker, "early-events") == 3
 
 
-def test_a_topic_of_another_kafka_and_one_with_more_partitions_are_left_alone(broker: str, tmp_path: Path) -> None:
+def test_make_topics_changes_no_foreign_or_larger_topic(broker: str, tmp_path: Path) -> None:
     write_pipeline(tmp_path, "theirs")
     streams = load_pipeline("theirs", environ={}, folder=tmp_path).streams
     make_topic(broker, "theirs-events", partitions=2)
@@ -62,7 +62,7 @@ def test_a_topic_of_another_kafka_and_one_with_more_partitions_are_left_alone(br
     assert partitions_of(broker, "theirs-events") == 2
 
 
-def test_topics_of_all_pipelines_in_a_folder_are_made(broker: str, tmp_path: Path) -> None:
+def test_make_topics_here_creates_topics_of_all_pipelines(broker: str, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_pipeline(tmp_path, name)
     write_pipeline(tmp_path, "broken", "streams: [")
@@ -74,7 +74,7 @@ def test_topics_of_all_pipelines_in_a_folder_are_made(broker: str, tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_landing_once_says_that_nothing_was_there(lake: Lake, spark: SparkSession) -> None:
+def test_land_once_reports_that_there_is_nothing_to_land(lake: Lake, spark: SparkSession) -> None:
     write_pipeline(lake.folder, "idle")
     pipeline = lake.pipeline("idle")
 

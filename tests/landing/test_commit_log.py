@@ -15,7 +15,7 @@ def log(folder: Path, *paths: str, checkpoint: int = 1, subtask: int = 0, batch:
     log_files(f"file://{folder}", checkpoint_id=checkpoint, subtask=subtask, batch=batch, paths=paths, now=NOW)
 
 
-def test_a_log_is_plain_csv(tmp_path: Path) -> None:
+def test_log_files_writes_csv(tmp_path: Path) -> None:
     log(tmp_path, "file:///a,b/part-1-batch.parquet", 'file:///"q"-batch.parquet', checkpoint=5, subtask=2)
     with (tmp_path / "chk-5" / "subtask-2.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -25,7 +25,7 @@ def test_a_log_is_plain_csv(tmp_path: Path) -> None:
     ]
 
 
-def test_logs_come_back_in_order(tmp_path: Path) -> None:
+def test_read_log_returns_entries_in_order(tmp_path: Path) -> None:
     for checkpoint, subtask in ((10, 0), (2, 11), (2, 3), (1, 0)):
         log(tmp_path, f"f-{checkpoint}-{subtask}-batch", checkpoint=checkpoint, subtask=subtask)
     uri = f"file://{tmp_path}"
@@ -35,20 +35,20 @@ def test_logs_come_back_in_order(tmp_path: Path) -> None:
     assert read_log(f"{uri}/nothing") == ()
 
 
-def test_a_task_that_is_tried_again_replaces_its_own_entries(tmp_path: Path) -> None:
+def test_log_files_replaces_entries_of_a_retry(tmp_path: Path) -> None:
     log(tmp_path, "a-one-0", "b-one-0", batch="one")
     log(tmp_path, "a-one-1", batch="one")
     assert [entry.s3_key for entry in read_log(f"file://{tmp_path}")] == ["a-one-1"]
 
 
-def test_entries_of_another_application_stay(tmp_path: Path) -> None:
+def test_log_files_keeps_entries_of_another_application(tmp_path: Path) -> None:
     """One that was taken over from wakes up and logs the checkpoint that its successor has committed."""
     log(tmp_path, "committed-two-0", batch="two")
     log(tmp_path, "late-one-0", batch="one")
     assert [entry.s3_key for entry in read_log(f"file://{tmp_path}")] == ["committed-two-0", "late-one-0"]
 
 
-def test_a_task_without_files_still_logs(tmp_path: Path) -> None:
+def test_log_files_writes_an_empty_log(tmp_path: Path) -> None:
     log(tmp_path)
     assert (tmp_path / "chk-1" / "subtask-0.csv").read_text() == "checkpoint_id,s3_key,commit_timestamp\n"
     assert read_log(f"file://{tmp_path}") == ()

@@ -35,7 +35,7 @@ def columns(catalog: Catalog) -> dict[str, str]:
     return {field.name: str(field.field_type) for field in after.fields}  # type: ignore[attr-defined]
 
 
-def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: Catalog) -> None:
+def test_grow_table_prefers_the_first_of_contradicting_schemas(catalog: Catalog) -> None:
     schemas = [Table({**FIRST.columns, "new": kind}).stream.columns for kind in (INT, TEXT, LONG)]
     table, notes = grow_table(catalog, catalog.load_table("raw.things"), schemas)
     assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)", "new": "long"}
@@ -43,14 +43,14 @@ def test_of_schemas_that_contradict_one_another_the_first_counts(catalog: Catalo
     assert table.schema() == catalog.load_table("raw.things").schema()
 
 
-def test_a_schema_with_one_column_that_cannot_be_adds_none(catalog: Catalog) -> None:
+def test_grow_table_adds_no_column_of_an_invalid_schema(catalog: Catalog) -> None:
     impossible = Table({"id": TEXT, "total": decimal(10, 2), "new": TEXT}).stream.columns
     with pytest.raises(LandingError, match="columns that can't be added to the table"):
         grow_table(catalog, catalog.load_table("raw.things"), [impossible])
     assert columns(catalog) == {"id": "int", "total": "decimal(10, 2)"}
 
 
-def test_a_table_that_someone_else_has_widened_meanwhile(catalog: Catalog) -> None:
+def test_grow_table_accepts_columns_of_another_writer(catalog: Catalog) -> None:
     seen = catalog.load_table("raw.things")
     wider = Table({**FIRST.columns, "weight": DOUBLE}).stream.columns
     grow_table(catalog, seen, [wider])
@@ -60,7 +60,7 @@ def test_a_table_that_someone_else_has_widened_meanwhile(catalog: Catalog) -> No
     assert table.schema() != seen.schema()
 
 
-def test_a_conflict_is_worth_trying_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grow_table_raises_a_retryable_error_on_a_conflict(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     stale = catalog.load_table("raw.things")
     grow_table(catalog, stale, [Table({**FIRST.columns, "weight": DOUBLE}).stream.columns])
     monkeypatch.setattr(catalog, "load_table", lambda name: stale)

@@ -59,7 +59,7 @@ REASON = f"ValueError: a drill asked messages with {POISON} to fail"
         ComputeError("x"),
     ],
 )
-def test_a_value_may_be_the_reason(error: Exception) -> None:
+def test_may_be_data_accepts_errors_of_values(error: Exception) -> None:
     assert may_be_data(error)
 
 
@@ -81,11 +81,11 @@ def test_a_value_may_be_the_reason(error: Exception) -> None:
         RuntimeError("x"),
     ],
 )
-def test_infrastructure_is_never_a_value(error: Exception) -> None:
+def test_may_be_data_rejects_errors_of_infrastructure(error: Exception) -> None:
     assert not may_be_data(error)
 
 
-def test_failing_messages_are_found_wherever_they_are() -> None:
+def test_find_failing_finds_every_failing_message() -> None:
     values: list[bytes | None] = [b"bad" if index in (0, 7, 8, 99) else b"good" for index in range(100)]
     tries: list[int] = []
 
@@ -100,7 +100,7 @@ def test_failing_messages_are_found_wherever_they_are() -> None:
     assert len(tries) < 60
 
 
-def test_errors_that_no_message_causes_are_raised() -> None:
+def test_split_isolated_raises_errors_that_no_message_causes() -> None:
     def together(part: Messages) -> None:
         if len(part) > 1:
             raise ValueError("too many")
@@ -134,7 +134,7 @@ def form_of(stream: Stream, *partition_by: Transform) -> TableFormat:
     return TableFormat(schema, partition_spec(partition_by, schema))
 
 
-def test_the_reason_is_the_true_one() -> None:
+def test_split_isolated_reports_the_error_of_each_message() -> None:
     stream = json_stream("id INT")
     values: list[bytes | None] = [b'{"id": 1}', b'{"id": 12345}', b'{"id": "x"}', b'{"id": 2}']
     table, decoded, traces = split_isolated(
@@ -151,14 +151,14 @@ def test_the_reason_is_the_true_one() -> None:
     assert "in decode" in traces[0]
 
 
-def test_a_table_that_takes_no_rows_quarantines_nothing() -> None:
+def test_split_isolated_raises_if_the_table_cannot_be_written() -> None:
     stream = json_stream("id BINARY")
     form = form_of(stream, Transform("truncate", "id", 2))
     with pytest.raises(ValueError, match="Unsupported data type for truncate"):
         split_isolated(messages_of([b'{"id": "AAAA"}']), decoder=decoder_for(stream), stream=stream, form=form, checkpoint_id=1)
 
 
-def test_the_cause_of_a_dead_worker_is_told(tmp_path: Path) -> None:
+def test_explain_failure_reports_why_a_worker_died(tmp_path: Path) -> None:
     error = Py4JJavaError.__new__(Py4JJavaError)
     error.java_exception = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times\n"
@@ -211,7 +211,7 @@ def log_of(lake: Lake) -> str:
 
 
 @pytest.mark.services
-def test_poison_is_quarantined_alone_and_the_rest_lands_in_the_same_batch(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landing_quarantines_a_poison_message_and_lands_the_rest(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     sent = send("orders", *range(3000), poisoned=(5, 6, 1700))
     send("refunds", 1, 2, 3)
@@ -233,7 +233,7 @@ def test_poison_is_quarantined_alone_and_the_rest_lands_in_the_same_batch(shop: 
 
 
 @pytest.mark.services
-def test_a_message_that_is_refused_only_after_a_rollback_is_quarantined(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landing_quarantines_a_message_refused_after_a_rollback(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", 1, 2)
     run_once(lake, pipeline)
@@ -251,7 +251,7 @@ def test_a_message_that_is_refused_only_after_a_rollback_is_quarantined(shop: Sh
 
 
 @pytest.mark.services
-def test_a_stream_that_can_not_be_written_stops_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", *range(10))
     send("refunds", *range(20))
@@ -273,7 +273,7 @@ def test_a_stream_that_can_not_be_written_stops_alone(shop: Shop, monkeypatch: p
 
 
 @pytest.mark.services
-def test_a_stream_that_fails_is_tried_again_later_and_goes_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 60.0)
     lake, pipeline, send = shop
     lander, spark = lake.lander(pipeline), InlineSpark()
@@ -310,7 +310,7 @@ def test_a_stream_that_fails_is_tried_again_later_and_goes_on(shop: Shop, monkey
 
 
 @pytest.mark.services
-def test_a_job_that_fails_as_a_whole_is_run_again_stream_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_job_runs_again_stream_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)
@@ -333,7 +333,7 @@ def test_a_job_that_fails_as_a_whole_is_run_again_stream_by_stream(shop: Shop, m
 
 
 @pytest.mark.services
-def test_a_table_that_is_gone_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_TRIES", 1)
     lake, pipeline, send = shop
     lander = lake.lander(pipeline)
@@ -347,7 +347,7 @@ def test_a_table_that_is_gone_stops_its_stream_alone(shop: Shop, monkeypatch: py
 
 
 @pytest.mark.services
-def test_a_table_that_can_not_be_opened_stops_its_stream_alone(shop: Shop) -> None:
+def test_an_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)
@@ -366,7 +366,7 @@ def test_a_table_that_can_not_be_opened_stops_its_stream_alone(shop: Shop) -> No
 
 
 @pytest.mark.services
-def test_a_topic_that_kafka_refuses_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unauthorized_topic_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets that Kafka deleted after the plan: the broker refuses them, and gives the other topic."""
     lake, pipeline, send = shop
     send("orders", *range(10))
@@ -391,7 +391,7 @@ def test_a_topic_that_kafka_refuses_stops_its_stream_alone(shop: Shop, monkeypat
 
 
 @pytest.mark.services
-def test_a_topic_whose_end_kafka_does_not_say_stops_its_stream_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_without_end_offsets_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)
@@ -416,7 +416,7 @@ def test_a_topic_whose_end_kafka_does_not_say_stops_its_stream_alone(shop: Shop,
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_an_application_killed_after_it_isolated_poison_lands_exactly_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landing_is_exactly_once_after_a_kill_during_isolation(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", *range(500), poisoned=(77,))
     send("refunds", *range(10))

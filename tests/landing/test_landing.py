@@ -68,7 +68,7 @@ BAD: list[tuple[bytes | None, str]] = [
 ]
 
 
-def test_every_kind_of_bad_row_in_several_streams(lake: Lake, spark: SparkSession) -> None:
+def test_landing_quarantines_every_kind_of_bad_row(lake: Lake, spark: SparkSession) -> None:
     ddl = "id INT, amount DECIMAL(9,2), name STRING, at TIMESTAMP"
     write_pipeline(lake, "shop", {"orders": ddl, "refunds": ddl, "quiet": ddl}, extra="partition_by: [days(at)]")
     pipeline = lake.pipeline("shop")
@@ -107,7 +107,7 @@ def test_every_kind_of_bad_row_in_several_streams(lake: Lake, spark: SparkSessio
     assert (status["shop.quiet"].rows, status["shop.quiet"].checkpoint_id, status["shop.quiet"].last_commit) == (0, 0, None)
 
 
-def test_small_batches_give_the_same_table(lake: Lake, spark: SparkSession) -> None:
+def test_landing_in_small_batches_gives_the_same_table(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=3)
     values = lineage_values(1000, seed=3, bad_every=100)
     sent = produce(lake.servers, lake.topic, values, partitions=3)
@@ -122,7 +122,7 @@ def test_small_batches_give_the_same_table(lake: Lake, spark: SparkSession) -> N
     check_exactly_once(lake, sent, good=good)
 
 
-def test_a_batch_of_bad_rows_only(lake: Lake, spark: SparkSession) -> None:
+def test_landing_commits_a_batch_of_only_bad_rows(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic)
     sent = produce(lake.servers, lake.topic, [b"\x01", b"\x02", None])
     lake.land(spark)
@@ -133,7 +133,7 @@ def test_a_batch_of_bad_rows_only(lake: Lake, spark: SparkSession) -> None:
     check_exactly_once(lake, sent + more, good={})
 
 
-def test_a_column_comes_later_another_goes_and_types_widen(lake: Lake, spark: SparkSession) -> None:
+def test_landing_evolves_the_schema(lake: Lake, spark: SparkSession) -> None:
     topic = f"{lake.topic}-orders"
     write_pipeline(lake, "shop", {"orders": "id INT NOT NULL, old STRING NOT NULL, who STRUCT<a: INT>"}, partitions=1)
     make_topic(lake.servers, topic)
@@ -157,7 +157,7 @@ def test_a_column_comes_later_another_goes_and_types_widen(lake: Lake, spark: Sp
         lake.land(spark, lake.pipeline("shop"))
 
 
-def test_files_and_log_go_where_they_are_told(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_landing_writes_to_the_configured_output_and_commit_log(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(100, seed=1, bad_every=50))
     pipeline = lake.pipeline(OUTPUT_PATH=str(tmp_path / "out"), WRITE_AHEAD_COMMIT_LOG_PATH=f"file://{tmp_path}/log")
@@ -171,7 +171,7 @@ def test_files_and_log_go_where_they_are_told(lake: Lake, spark: SparkSession, t
     assert [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "log").rglob("*.csv")] == ["log/chk-1/subtask-0.csv"]
 
 
-def test_the_layout_of_the_lineage_pipeline(lake: Lake, spark: SparkSession) -> None:
+def test_landing_writes_the_layout_of_the_lineage_pipeline(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(300, seed=1, hours=2))
     lake.land(spark)
@@ -190,7 +190,7 @@ def test_the_layout_of_the_lineage_pipeline(lake: Lake, spark: SparkSession) -> 
     ]
 
 
-def test_partitions_that_are_added_are_landed_too(lake: Lake, spark: SparkSession) -> None:
+def test_landing_reads_added_partitions(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic, partitions=1)
     produce(lake.servers, lake.topic, lineage_values(10, seed=1))
     lake.land(spark)
@@ -202,7 +202,7 @@ def test_partitions_that_are_added_are_landed_too(lake: Lake, spark: SparkSessio
     check_verified(lake)
 
 
-def test_a_timestamp_that_is_no_time_harms_nobody(lake: Lake, spark: SparkSession) -> None:
+def test_landing_accepts_invalid_kafka_timestamps(lake: Lake, spark: SparkSession) -> None:
     """A producer that sends microseconds where Kafka has milliseconds, into a table that is partitioned by them."""
     topic = f"{lake.topic}-orders"
     write_pipeline(lake, "shop", {"orders": "id INT"}, partitions=1, extra="partition_by: [hours(kafka_timestamp)]")
@@ -216,7 +216,7 @@ def test_a_timestamp_that_is_no_time_harms_nobody(lake: Lake, spark: SparkSessio
     assert rows == {1: None, 2: datetime(2026, 2, 24, 19, 59, 58, 501_000, tzinfo=UTC)}
 
 
-def test_a_gap_stops_its_stream_alone_until_it_is_accepted(lake: Lake, spark: SparkSession) -> None:
+def test_a_gap_stops_only_its_stream_until_it_is_accepted(lake: Lake, spark: SparkSession) -> None:
     write_pipeline(lake, "shop", {"orders": "id INT", "refunds": "id INT"}, partitions=1)
     pipeline = lake.pipeline("shop")
     topics = {stream: f"{lake.topic}-{stream}" for stream in ("orders", "refunds")}
@@ -239,7 +239,7 @@ def test_a_gap_stops_its_stream_alone_until_it_is_accepted(lake: Lake, spark: Sp
     assert lake.land(spark, pipeline) == []
 
 
-def test_a_gap_is_recorded_also_where_nothing_is_left_to_land(lake: Lake, spark: SparkSession) -> None:
+def test_a_gap_is_recorded_without_messages_to_land(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)
@@ -252,7 +252,7 @@ def test_a_gap_is_recorded_also_where_nothing_is_left_to_land(lake: Lake, spark:
     check_verified(lake)
 
 
-def test_a_partition_that_was_empty_has_gaps_like_any_other(lake: Lake, spark: SparkSession) -> None:
+def test_an_emptied_partition_has_a_gap(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic, partitions=2)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)
@@ -262,7 +262,7 @@ def test_a_partition_that_was_empty_has_gaps_like_any_other(lake: Lake, spark: S
         lake.land(spark)
 
 
-def test_offsets_that_kafka_deletes_between_plan_and_read(
+def test_landing_reports_offsets_deleted_between_plan_and_read(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tasks fail, the batch is worth trying again, and the next plan names the gap."""
@@ -307,7 +307,7 @@ class Away:
 
 @pytest.mark.parametrize("name", ["events", "quarantine"])
 @pytest.mark.parametrize("done", [True, False])
-def test_a_catalog_that_goes_away_and_comes_back(
+def test_landing_survives_an_outage_of_the_catalog(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, done: bool
 ) -> None:
     """With `done`, the last try came through and only its answer was lost: the same application finds out and goes on."""
@@ -344,9 +344,7 @@ class Late(Away):
         return super().commit_table(table, *arguments)
 
 
-def test_a_commit_that_comes_through_long_after_nobody_waits_for_it(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_landing_finds_a_late_commit_of_its_own(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_module, "_TRIES", 2)
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(100, seed=1))
@@ -365,7 +363,7 @@ def test_a_commit_that_comes_through_long_after_nobody_waits_for_it(
     assert len(lake.rows("lineage.events", "uuid")) == 200
 
 
-def test_spark_sql_reads_the_tables(lake: Lake, spark: SparkSession) -> None:
+def test_spark_sql_reads_landed_tables(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     values = lineage_values(200, seed=4, bad_every=40)
     produce(lake.servers, lake.topic, values, partitions=2)
@@ -391,7 +389,7 @@ def test_spark_sql_reads_the_tables(lake: Lake, spark: SparkSession) -> None:
     )
 
 
-def test_once_ends_although_more_keeps_coming(lake: Lake, spark: SparkSession) -> None:
+def test_land_once_ends_while_messages_keep_arriving(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=10)
     produce(lake.servers, lake.topic, lineage_values(100, seed=1), partitions=10)
     lander = lake.lander()

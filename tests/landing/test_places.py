@@ -25,7 +25,7 @@ def here(folder: Path, **environ: str) -> tuple[Settings, Pipeline]:
 
 
 @pytest.mark.parametrize("output", [".", ".headrace", ".headrace/warehouse", ".headrace/warehouse/payments/charges/output"])
-def test_an_output_that_other_tables_have_files_in_or_around_is_refused(tmp_path: Path, output: str) -> None:
+def test_check_outputs_refuses_an_output_that_overlaps_the_warehouse(tmp_path: Path, output: str) -> None:
     settings, pipeline = here(tmp_path, OUTPUT_PATH=output)
     with pytest.raises(SpecError) as found:
         check_outputs(pipeline, settings)
@@ -35,12 +35,12 @@ def test_an_output_that_other_tables_have_files_in_or_around_is_refused(tmp_path
 
 
 @pytest.mark.parametrize("output", ["", "out", ".headrace/warehouse-of-mine", ".headrace/warehouse/lineage/events/output"])
-def test_an_output_of_its_own_is_fine(tmp_path: Path, output: str) -> None:
+def test_check_outputs_accepts_an_output_outside_the_warehouse(tmp_path: Path, output: str) -> None:
     settings, pipeline = here(tmp_path, OUTPUT_PATH=output)
     check_outputs(pipeline, settings)
 
 
-def test_a_commit_log_has_one_table(tmp_path: Path) -> None:
+def test_claim_log_refuses_a_second_table(tmp_path: Path) -> None:
     log = f"file://{tmp_path}/log"
     for _ in range(2):
         claim_log(log, table="lineage.events", owner="mine")
@@ -48,7 +48,7 @@ def test_a_commit_log_has_one_table(tmp_path: Path) -> None:
         claim_log(log, table="lineage.events", owner="theirs")
 
 
-def test_files_outside_of_the_warehouse_are_those_of_the_tables_own_log(tmp_path: Path) -> None:
+def test_logged_elsewhere_lists_only_files_of_the_tables_own_log(tmp_path: Path) -> None:
     settings, pipeline = here(tmp_path, OUTPUT_PATH="out", WRITE_AHEAD_COMMIT_LOG_PATH="log")
     (stream,), catalog = pipeline.streams, open_catalog(settings)
     location = f"{settings.warehouse}/lineage/events"

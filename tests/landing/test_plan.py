@@ -31,7 +31,7 @@ def offsets_of(some: list[Range]) -> dict[tuple[str, int], list[tuple[int, int]]
 
 
 @given(ranges, st.integers(1, 64))
-def test_tasks_cover_each_offset_once(some: list[Range], cores: int) -> None:
+def test_pack_ranges_covers_each_offset_once(some: list[Range], cores: int) -> None:
     tasks = pack_ranges(some, cores=cores)
     taken = [part for task in tasks for part in task]
     assert offsets_of(taken) == offsets_of(some)
@@ -40,7 +40,7 @@ def test_tasks_cover_each_offset_once(some: list[Range], cores: int) -> None:
 
 
 @given(ranges, st.integers(1, 64))
-def test_tasks_are_of_about_the_same_size(some: list[Range], cores: int) -> None:
+def test_pack_ranges_makes_tasks_of_equal_size(some: list[Range], cores: int) -> None:
     sizes = [sum(part.size for part in task) for task in pack_ranges(some, cores=cores)]
     assert all(sizes)
     if sizes:
@@ -48,14 +48,14 @@ def test_tasks_are_of_about_the_same_size(some: list[Range], cores: int) -> None
         assert all(size == sizes[0] for size in sizes[:-1]), "only the last may have less"
 
 
-def test_one_long_partition_uses_every_core_and_few_messages_one() -> None:
+def test_pack_ranges_splits_a_long_partition_and_keeps_few_messages_together() -> None:
     assert [sum(part.size for part in task) for task in pack_ranges([Range("t", 0, 0, 100_000)], cores=4)] == [25_000] * 4
     assert len(pack_ranges([Range("t", part, 0, 10) for part in range(10)], cores=4)) == 1
     assert pack_ranges([], cores=4) == ()
 
 
 @given(ranges, st.integers(1, 10**6))
-def test_a_batch_is_bounded(some: list[Range], most: int) -> None:
+def test_limit_ranges_bounds_a_batch(some: list[Range], most: int) -> None:
     taken = limit_ranges(some, most=most)
     assert len(taken) == len(some)
     assert sum(part.size for part in taken) <= most + sum(part.size > 0 for part in some)
@@ -66,7 +66,7 @@ def test_a_batch_is_bounded(some: list[Range], most: int) -> None:
 
 
 @given(st.dictionaries(st.integers(0, 20), st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))))
-def test_what_comes_next_follows_the_ledger(partitions: dict[int, tuple[int, int, int]]) -> None:
+def test_ranges_to_land_start_at_the_ledger(partitions: dict[int, tuple[int, int, int]]) -> None:
     """Each partition has a low end, how far it was landed above that, and a high end above that."""
     ledger = Ledger(offsets={key: low + landed for key, (low, landed, _) in partitions.items()})
     bounds = {key: Bounds(low, low + landed + left) for key, (low, landed, left) in partitions.items()}
@@ -75,14 +75,14 @@ def test_what_comes_next_follows_the_ledger(partitions: dict[int, tuple[int, int
     )
 
 
-def test_a_partition_that_is_new_starts_at_its_oldest_offset() -> None:
+def test_ranges_to_land_start_a_new_partition_at_its_oldest_offset() -> None:
     assert ranges_to_land("t", Ledger(offsets={0: 5}), {0: Bounds(0, 9), 1: Bounds(3, 4)}) == (
         Range("t", 0, 5, 9),
         Range("t", 1, 3, 4),
     )
 
 
-def test_deleted_offsets_are_a_gap_that_is_named_and_can_be_accepted() -> None:
+def test_ranges_to_land_raise_a_gap_that_can_be_accepted() -> None:
     ledger, bounds = Ledger(checkpoint_id=4, offsets={0: 5, 1: 7}), {0: Bounds(9, 20), 1: Bounds(0, 7), 2: Bounds(4, 4)}
     with pytest.raises(GapError, match=r"offsets 5 to 8 of partition 0") as raised:
         ranges_to_land("t", ledger, bounds)
@@ -94,12 +94,12 @@ def test_deleted_offsets_are_a_gap_that_is_named_and_can_be_accepted() -> None:
     assert accept_gaps(accepted, bounds) == accepted
 
 
-def test_a_topic_that_is_shorter_than_what_was_landed_stops() -> None:
+def test_ranges_to_land_raise_if_the_topic_is_shorter_than_the_ledger() -> None:
     with pytest.raises(TopicResetError, match="partition 1 ends at offset 3, but offsets up to 4 were landed"):
         ranges_to_land("t", Ledger(offsets={1: 5}), {1: Bounds(0, 3)})
 
 
-def test_ranges_end_where_they_are_told_to() -> None:
+def test_end_at_cuts_ranges() -> None:
     ranges = (Range("t", 0, 5, 20), Range("t", 1, 5, 20), Range("t", 2, 5, 20), Range("u", 0, 5, 20))
     until = {("t", 0): 10, ("t", 1): 3, ("t", 2): 99}
     assert end_at(ranges, until) == (Range("t", 0, 5, 10), Range("t", 1, 5, 5), Range("t", 2, 5, 20), Range("u", 0, 5, 5))

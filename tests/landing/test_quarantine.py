@@ -50,7 +50,7 @@ def held(catalog: Catalog) -> list[tuple[str, int]]:
     return sorted((row["stream"], row["offset"]) for row in rows)
 
 
-def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: Catalog, quarantine: Table) -> None:
+def test_flush_quarantine_commits_files_of_several_streams_in_one_snapshot(catalog: Catalog, quarantine: Table) -> None:
     ledgers = {
         "p.a": Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1, 2), refuse(quarantine, "p.a", 7))),
         "p.b": Ledger(1, {0: 5, 1: 6}, quarantine_files=(refuse(quarantine, "p.b", 4),)),
@@ -64,7 +64,7 @@ def test_files_of_several_streams_are_settled_in_one_snapshot(catalog: Catalog, 
     assert len(flush_quarantine(catalog, found, ledgers).snapshots()) == 1
 
 
-def test_an_old_application_settles_what_its_successor_has_settled(catalog: Catalog, quarantine: Table) -> None:
+def test_flush_quarantine_skips_files_that_a_successor_committed(catalog: Catalog, quarantine: Table) -> None:
     """It was stopped between its commit and its settling; the successor settled for it and has since refused more."""
     stale = catalog.load_table(quarantine.name())
     old = Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
@@ -76,7 +76,7 @@ def test_an_old_application_settles_what_its_successor_has_settled(catalog: Cata
     assert read_settled(found, "p.a").checkpoint_id == 4
 
 
-def test_only_what_the_other_has_not_settled_is_added(catalog: Catalog, quarantine: Table) -> None:
+def test_flush_quarantine_adds_only_uncommitted_files(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
     a = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
     b = Ledger(1, {0: 10}, quarantine_files=(refuse(quarantine, "p.b", 2),))
@@ -85,7 +85,7 @@ def test_only_what_the_other_has_not_settled_is_added(catalog: Catalog, quaranti
     assert held(catalog) == [("p.a", 1), ("p.b", 2)]
 
 
-def test_two_pipelines_settle_at_once(catalog: Catalog, quarantine: Table) -> None:
+def test_flush_quarantine_commits_of_two_pipelines_at_once(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
     flush_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
     found = flush_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
@@ -103,7 +103,7 @@ def test_two_pipelines_settle_at_once(catalog: Catalog, quarantine: Table) -> No
         (Ledger(5, {0: 0}, rollbacks=1, topic_starts=(5,)), set()),  # offsets of another topic
     ],
 )
-def test_what_is_refused_again_is_known_by_each_offset(
+def test_refused_offsets_are_known_individually(
     catalog: Catalog, quarantine: Table, ledger: Ledger, refused: set[tuple[int, int]]
 ) -> None:
     files = (refuse(quarantine, "p.a", 2, 7, 9), refuse(quarantine, "p.b", 8))

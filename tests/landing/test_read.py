@@ -70,7 +70,7 @@ def transaction(lake: Lake, name: str, messages: list[bytes | None], *, commit: 
         producer.abort_transaction(30)
 
 
-def test_any_cuts_give_each_message_once(lake: Lake) -> None:
+def test_reader_returns_each_message_once_for_any_ranges(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=3)
     sent = produce(lake.servers, lake.topic, values(3000), partitions=3)
     reader, random = reader_for(lake.servers), Random(5)
@@ -84,7 +84,7 @@ def test_any_cuts_give_each_message_once(lake: Lake) -> None:
     assert sorted(found) == sorted((one.partition, one.offset, one.value) for one in sent)
 
 
-def test_a_range_that_is_cut_is_read_to_its_end_and_not_further(lake: Lake) -> None:
+def test_reader_stops_at_the_end_of_a_range(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, values(100))
     reader = reader_for(lake.servers)
@@ -94,7 +94,7 @@ def test_a_range_that_is_cut_is_read_to_its_end_and_not_further(lake: Lake) -> N
     assert offsets(read_all(reader, Range(lake.topic, 0, 90, 100))) == list(range(90, 100))
 
 
-def test_messages_come_in_chunks(lake: Lake) -> None:
+def test_reader_yields_chunks(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, [b"x" * 900_000] * 100)
     chunks = read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 100))
@@ -104,7 +104,7 @@ def test_messages_come_in_chunks(lake: Lake) -> None:
     assert len(read_all(reader_for(lake.servers), Range(lake.topic, 0, 100, 5100))) == 1, "a few messages are one chunk"
 
 
-def test_messages_larger_than_a_fetch(lake: Lake) -> None:
+def test_reader_reads_messages_larger_than_a_fetch(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=2, config={"max.message.bytes": "10000000"})
     sent = produce(lake.servers, lake.topic, [b"a", b"b", b"x" * 5_000_000, b"y" * 9_000_000, b"c", b"d"], partitions=2)
     chunks = read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 3), Range(lake.topic, 1, 0, 3))
@@ -113,7 +113,7 @@ def test_messages_larger_than_a_fetch(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_producers_compress(lake: Lake, codec: str) -> None:
+def test_reader_decompresses_messages(lake: Lake, codec: str) -> None:
     make_topic(lake.servers, lake.topic)
     sent = values(2000)
     produce(lake.servers, lake.topic, sent, producer=producer_of(lake.servers, **{"compression.type": codec}))
@@ -121,7 +121,7 @@ def test_what_producers_compress(lake: Lake, codec: str) -> None:
     assert [value for chunk in chunks for value in chunk.values] == sent[300:1700]
 
 
-def test_keys_headers_and_tombstones(lake: Lake) -> None:
+def test_reader_reads_keys_headers_and_tombstones(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic)
     producer = producer_of(lake.servers)
     sent: list[bytes | None] = [b"first", None, b"", b"x" * 300, b"last"]
@@ -133,7 +133,7 @@ def test_keys_headers_and_tombstones(lake: Lake) -> None:
     assert chunk.values == sent
 
 
-def test_many_topics_are_read_together(lake: Lake) -> None:
+def test_reader_reads_many_topics_together(lake: Lake) -> None:
     topics = [f"{lake.topic}-{number}" for number in range(3)]
     for topic in topics:
         make_topic(lake.servers, topic, partitions=50)
@@ -145,7 +145,7 @@ def test_many_topics_are_read_together(lake: Lake) -> None:
         assert sorted(chunk_of(chunk).values) == sorted(values(500, chunk.topic))  # type: ignore[type-var]
 
 
-def test_a_range_that_is_given_up_half_way(lake: Lake) -> None:
+def test_reader_stays_usable_after_an_abandoned_range(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     produce(lake.servers, lake.topic, [b"x" * 6_000] * 4000, partitions=2)
     reader = reader_for(lake.servers)
@@ -160,7 +160,7 @@ def test_a_range_that_is_given_up_half_way(lake: Lake) -> None:
     assert offsets(again, 1) == list(range(2000))
 
 
-def test_only_committed_messages_are_read(lake: Lake) -> None:
+def test_reader_reads_only_committed_messages(lake: Lake) -> None:
     admin = make_topic(lake.servers, lake.topic)
     transaction(lake, "a", values(5, "a"), commit=True)
     transaction(lake, "b", values(5, "b"), commit=False)
@@ -175,7 +175,7 @@ def test_only_committed_messages_are_read(lake: Lake) -> None:
         assert len(offsets(read_all(reader, Range(lake.topic, 0, start, end)))) == count, (start, end)
 
 
-def test_an_open_transaction_is_waited_for_by_nobody(lake: Lake) -> None:
+def test_reader_does_not_wait_for_an_open_transaction(lake: Lake) -> None:
     admin = make_topic(lake.servers, lake.topic)
     transaction(lake, "a", values(3), commit=True)
     producer = producer_of(lake.servers, **{"transactional.id": f"{lake.topic}-open"})
@@ -190,7 +190,7 @@ def test_an_open_transaction_is_waited_for_by_nobody(lake: Lake) -> None:
     assert offsets(read_all(reader, Range(lake.topic, 0, 4, 8))) == [4, 5, 6]
 
 
-def test_offsets_that_are_gone_are_an_error_and_not_skipped(lake: Lake) -> None:
+def test_reader_raises_on_deleted_offsets(lake: Lake) -> None:
     admin = make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, values(10))
     delete_records(admin, lake.topic, {0: 5})
@@ -198,7 +198,7 @@ def test_offsets_that_are_gone_are_an_error_and_not_skipped(lake: Lake) -> None:
         read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 10))
 
 
-def test_a_lost_connection_is_made_again(lake: Lake) -> None:
+def test_reader_reconnects_after_a_lost_connection(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, [b"x" * 6_000] * 4000)
     reader = reader_for(lake.servers)
@@ -210,13 +210,13 @@ def test_a_lost_connection_is_made_again(lake: Lake) -> None:
     assert offsets(found) == list(range(4000))
 
 
-def test_a_broker_that_is_away_is_an_error_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_raises_after_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.3)
     with pytest.raises(UnavailableError, match="Kafka returned no messages"):
         read_all(reader_for("127.0.0.1:1"), Range("things", 0, 0, 1))
 
 
-def test_a_range_that_never_comes_is_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_raises_if_a_range_never_arrives(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.5)
     make_topic(lake.servers, lake.topic)
     with pytest.raises(UnavailableError, match="Kafka returned no messages"):

@@ -52,19 +52,19 @@ VALUES = [f"value {number}".encode() * 20 for number in range(200)]
 
 
 @pytest.mark.parametrize("codec", [0, GZIP, SNAPPY, XERIAL, LZ4, ZSTD])
-def test_each_compression(codec: int) -> None:
+def test_split_batches_decompresses_every_codec(codec: int) -> None:
     data = store(records_of(VALUES), codec=codec) + store(records_of(VALUES), base_offset=200)
     (first, second) = split_batches(data, at(), [])
     assert bytes(first.records) == bytes(second.records)
     assert [row[3] for row in rows_of([first, second])] == VALUES * 2
 
 
-def test_an_unknown_compression_is_an_error() -> None:
+def test_decompress_raises_on_an_unknown_codec() -> None:
     with pytest.raises(ValueError, match="codec 5"):
         list(split_batches(store([Stored(b"v", 0)], flags=5), at(), []))
 
 
-def test_keys_headers_and_missing_values_are_stepped_over() -> None:
+def test_walk_records_skips_keys_headers_and_null_values() -> None:
     plain = [Stored(b"a", 0), Stored(b"b", 1, 7)]
     keyed = [Stored(b"a", 0, key=b"k" * 100), Stored(b"b", 1, 7, key=b"")]
     mixed = [Stored(b"a", 0, key=b"k"), Stored(None, 1, 7), Stored(b"", 5, -3, key=b"k")]
@@ -79,7 +79,7 @@ def test_keys_headers_and_missing_values_are_stepped_over() -> None:
     ]
 
 
-def test_what_is_plain_and_what_has_keys_is_read_at_once() -> None:
+def test_frames_read_plain_and_keyed_records_in_one_pass() -> None:
     """Else the tests that compare all ways would compare one with itself."""
     assert Frames().read([batch_of([Stored(b"a", 0), Stored(b"b", 1)])]) is not None
     assert Frames().read([batch_of([Stored(b"a", 0, key=b"k"), Stored(b"b", 1, key=b"")])]) is not None
@@ -99,7 +99,7 @@ records = st.builds(
 
 
 @given(st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=4), st.booleans(), st.booleans())
-def test_any_records_come_back(shape: list[list[Stored]], plain: bool, keyed: bool) -> None:
+def test_split_messages_returns_any_records(shape: list[list[Stored]], plain: bool, keyed: bool) -> None:
     batches = []
     wanted: list[Row] = []
     for index, batch in enumerate(shape):
@@ -118,7 +118,7 @@ def test_any_records_come_back(shape: list[list[Stored]], plain: bool, keyed: bo
     assert rows_of(batches) == wanted
 
 
-def test_a_batch_that_starts_before_the_offset_and_one_that_ends_after_it() -> None:
+def test_split_batches_cuts_batches_at_the_range() -> None:
     data = store(records_of(VALUES), base_offset=100) + store(records_of(VALUES), base_offset=300)
     assert next_offset(data, at(150, 320)) == 500
     assert offsets(data, at(150, 320)) == list(range(150, 320))
@@ -127,7 +127,7 @@ def test_a_batch_that_starts_before_the_offset_and_one_that_ends_after_it() -> N
     assert offsets(data, at(0, 100)) == []
 
 
-def test_a_batch_that_is_cut_off_is_not_there_yet() -> None:
+def test_split_batches_ignores_an_incomplete_batch() -> None:
     first, second = store(records_of(VALUES)), store(records_of(VALUES), base_offset=200)
     for size in (1, 11, 60, 61, len(second) - 1):
         assert next_offset(first + second[:size], at()) == 200
@@ -135,20 +135,20 @@ def test_a_batch_that_is_cut_off_is_not_there_yet() -> None:
     assert next_offset(second[:500], at(200)) == 200
 
 
-def test_gaps_of_a_compacted_topic() -> None:
+def test_split_batches_reads_gaps_of_a_compacted_topic() -> None:
     left = [Stored(b"a", 3, key=b"k"), Stored(b"b", 9, key=b"l")]
     data = store(left, base_offset=100, last_delta=20) + store([], base_offset=121, last_delta=40)
     assert next_offset(data, at(100)) == 162, "records that are gone still count"
     assert offsets(data, at(100)) == [103, 109]
 
 
-def test_a_time_that_the_broker_set() -> None:
+def test_split_messages_uses_the_log_append_time() -> None:
     data = store([Stored(b"a", 0, 5), Stored(b"b", 1, 6)], flags=LOG_APPEND_TIME, largest_time=MOMENT + 77)
     data += store([Stored(b"c", 0, 5)], base_offset=2)
     assert [row[2] for row in rows_of(list(split_batches(data, at(), [])))] == [MOMENT + 77, MOMENT + 77, MOMENT + 5]
 
 
-def test_two_producers_of_whom_one_aborts() -> None:
+def test_split_batches_drops_an_aborted_transaction() -> None:
     """Their batches alternate; the second commits, then the first commits another transaction."""
 
     def sent(base: int, producer: int) -> bytes:
@@ -173,14 +173,14 @@ def test_two_producers_of_whom_one_aborts() -> None:
     assert next_offset(data, at()) == 12
 
 
-def test_a_damaged_batch_is_an_error_and_not_read() -> None:
+def test_split_batches_raises_on_a_damaged_batch() -> None:
     data = bytearray(store(records_of(VALUES)))
     data[500] ^= 1
     with pytest.raises(UnavailableError, match="checksum"):
         list(split_batches(bytes(data), at(), []))
 
 
-def test_an_old_message_format_is_named() -> None:
+def test_next_offset_raises_on_an_old_message_format() -> None:
     data = bytearray(store(records_of(VALUES)))
     data[16] = 1
     with pytest.raises(LandingError, match="message format 1"):

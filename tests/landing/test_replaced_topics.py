@@ -53,7 +53,7 @@ def test_check_topic_refuses_another_topic(identity: TopicIdentity | None, reaso
         assert way_out in raised.value.next_step
 
 
-def test_check_topic_accepts_a_ledger_without_ids_and_one_that_nothing_was_landed_from() -> None:
+def test_check_topic_accepts_a_ledger_without_ids_or_offsets() -> None:
     check_topic("t", Ledger(offsets={0: 10}), TopicIdentity("b", "two"))
     check_topic("t", Ledger(offsets={0: 10}), None)
     check_topic("t", replace(LANDED, offsets={0: 0}), TopicIdentity("b", "two"))
@@ -85,7 +85,7 @@ def test_offsets_label_tells_topics_of_one_stream_apart() -> None:
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_longer_topic_of_the_same_name_stops_landing_and_verify(lake: Lake, spark: SparkSession) -> None:
+def test_a_replaced_topic_stops_landing_and_verify(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     send_lineage(lake, 30, seed=1, bad_every=10)
     lake.land(spark)
@@ -119,7 +119,7 @@ def test_a_longer_topic_of_the_same_name_stops_landing_and_verify(lake: Lake, sp
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_topic_with_the_same_messages_continues(lake: Lake, spark: SparkSession) -> None:
+def test_a_restored_topic_continues(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     values = lineage_values(20, seed=1)
     produce(lake.servers, lake.topic, values[:10])
@@ -135,7 +135,7 @@ def test_a_topic_with_the_same_messages_continues(lake: Lake, spark: SparkSessio
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_ledger_of_before_adopts_the_topic_with_its_next_checkpoint(lake: Lake, spark: SparkSession) -> None:
+def test_an_old_ledger_adopts_the_topic_with_its_next_checkpoint(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)
@@ -150,7 +150,7 @@ def test_a_ledger_of_before_adopts_the_topic_with_its_next_checkpoint(lake: Lake
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_topic_that_is_replaced_while_it_is_read_is_not_committed(
+def test_a_topic_replaced_during_a_read_is_not_committed(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = make_topic(lake.servers, lake.topic)

@@ -34,7 +34,7 @@ def split(
     return table, dict(decoded.bad)
 
 
-def test_rows_keep_their_coordinates() -> None:
+def test_split_bad_rows_keeps_coordinates() -> None:
     stream = json_stream("v INT")
     table, bad = split(stream, [b'{"v":1}', b"{", b'{"v":3}'])
     assert table.schema == schema_of(stream)
@@ -43,7 +43,7 @@ def test_rows_keep_their_coordinates() -> None:
     assert list(bad) == [1]
 
 
-def test_refused_messages_keep_their_bytes() -> None:
+def test_quarantine_rows_keep_original_bytes() -> None:
     values = [b'{"v":1}', b"\xff\x00{", None, b""]
     schema = schema_to_pyarrow(iceberg_schema(QUARANTINE_COLUMNS))
     table = quarantine_rows(messages_of(values), {1: "r1", 2: "r2", 3: "r3"}, label="p.things", schema=schema, checkpoint_id=7)
@@ -63,7 +63,7 @@ def test_refused_messages_keep_their_bytes() -> None:
 
 
 @pytest.mark.parametrize("rows", [[0], [0, 1, 1]])
-def test_a_decoder_that_loses_or_doubles_a_message_is_noticed(rows: list[int]) -> None:
+def test_split_bad_rows_raises_if_a_decoder_loses_or_doubles_a_message(rows: list[int]) -> None:
     class Careless:
         def decode(self, values: list[bytes | None]) -> Decoded:
             return Decoded({"v": pa.array([1] * len(rows), pa.int32())}, rows, {})
@@ -75,14 +75,14 @@ def test_a_decoder_that_loses_or_doubles_a_message_is_noticed(rows: list[int]) -
         split_bad_rows(messages_of([b"a", b"b"]), decoder=Careless(), stream=stream, schema=schema_of(stream), checkpoint_id=7)
 
 
-def test_a_reason_that_names_half_a_surrogate_pair_is_kept_as_its_escape() -> None:
+def test_quarantine_rows_escape_unpaired_surrogates_in_reasons() -> None:
     """A registered schema can have such a name; the message would block its stream for good."""
     schema = schema_to_pyarrow(iceberg_schema(QUARANTINE_COLUMNS))
     table = quarantine_rows(messages_of([b"x"]), {0: "\ud800 é"}, label="p.things", schema=schema, checkpoint_id=7)
     assert table["reason"].to_pylist() == ["\\ud800 é"]
 
 
-def test_a_message_past_the_limit_is_refused_whole() -> None:
+def test_split_bad_rows_refuses_a_message_past_the_limit() -> None:
     large = b'{"v":1' + b" " * 5_000_000 + b"}"
     table, bad = split(json_stream("v INT"), [b'{"v":1}', large, b'{"v":2}'])
     assert table["v"].to_pylist() == [1, 2]
@@ -100,14 +100,14 @@ def test_a_message_past_the_limit_is_refused_whole() -> None:
         ("ms", -1, datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
     ],
 )
-def test_the_event_time_is_made_from_a_number(unit: Any, number: int, moment: datetime) -> None:
+def test_split_bad_rows_computes_the_event_time(unit: Any, number: int, moment: datetime) -> None:
     stream = avro_stream(LINEAGE, event_time=EventTime("event_time", "timestamp", unit))
     table, bad = split(stream, [encode(LINEAGE, {"uuid": "u", "timestamp": number})])
     assert (table["event_time"].to_pylist(), table["timestamp"].to_pylist(), bad) == ([moment], [number], {})
 
 
 @pytest.mark.parametrize("number", [2**62, -(2**62), 253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63)])
-def test_a_number_that_is_no_time_is_refused(number: int) -> None:
+def test_split_bad_rows_refuses_an_invalid_event_time(number: int) -> None:
     stream = avro_stream(LINEAGE, event_time=EventTime("event_time", "timestamp", "ms"))
     good = encode(LINEAGE, {"uuid": "u", "timestamp": 1})
     table, bad = split(stream, [good, encode(LINEAGE, {"uuid": "v", "timestamp": number}), good])
@@ -116,18 +116,18 @@ def test_a_number_that_is_no_time_is_refused(number: int) -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-1, 2**62, 1_771_963_198_501_000_000])
-def test_a_message_without_a_usable_time_has_none(timestamp: int) -> None:
+def test_split_bad_rows_leaves_an_invalid_timestamp_null(timestamp: int) -> None:
     """Kafka takes any number from a producer; microseconds for milliseconds are the year 58,000."""
     table, bad = split(json_stream("v INT"), [b'{"v":1}', b'{"v":2}'], timestamps=[1_771_963_198_501, timestamp])
     assert (table["kafka_timestamp"].to_pylist(), bad) == ([MOMENT, None], {})
 
 
-def test_a_column_that_the_table_has_and_the_schema_no_longer_names_is_null() -> None:
+def test_split_bad_rows_leaves_removed_columns_null() -> None:
     table, _ = split(json_stream("v INT"), [b'{"v":1}'], schema=schema_of(json_stream("v INT, gone STRING")))
     assert (table["v"].to_pylist(), table["gone"].to_pylist()) == ([1], [None])
 
 
-def test_extra_fields_of_refused_messages_are_not_counted() -> None:
+def test_split_bad_rows_counts_no_extra_fields_of_refused_messages() -> None:
     stream = json_stream("v TIMESTAMP")
     values: list[bytes | None] = [b'{"v":"2026-01-01T00:00:00Z","x":1}', b'{"v":"no time","x":1,"y":2}', b"{"]
     _, decoded = split_bad_rows(

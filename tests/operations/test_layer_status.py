@@ -42,7 +42,7 @@ def status(layer_lake: LayerLake, *, now: datetime | None = None) -> list[TableS
     return list(list_layer_tables(catalog, layer_lake.pipeline, now=now, row_cache=row_cache))
 
 
-def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) -> None:
+def test_status_reports_rows_builds_delay_and_failures(tmp_path: Path, spark: SparkSession) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
     for each in status(layer_lake):
         assert (each.rows, each.build_id, each.last_build, each.behind_seconds) == (0, 0, None, None)
@@ -71,7 +71,7 @@ def test_rows_builds_delay_and_what_failed(tmp_path: Path, spark: SparkSession) 
     assert (latest.rows, latest.build_id) == (5, 1)
 
 
-def test_status_says_where_the_time_of_the_last_build_went(
+def test_status_reports_the_phases_of_the_last_build(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for most_rows in ("_FILE_IN_MEMORY_ROWS", "SMALL_ROWS"):  # small files are stored and indexed as large ones are

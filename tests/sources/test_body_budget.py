@@ -7,7 +7,7 @@ import asyncio
 from headrace.sources.body_budget import BodyBudget
 
 
-def test_a_dropped_body_counts_until_its_task_has_ended() -> None:
+def test_body_budget_counts_a_dropped_body_until_its_task_ends() -> None:
     async def attack() -> list[str]:
         budget = BodyBudget(total=100, free=0, slow_after=0.01)
         events: list[str] = []

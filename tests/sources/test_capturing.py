@@ -179,7 +179,7 @@ CHANGES = (
 )
 
 
-def test_changes_in_avro(shop: Shop, settings: Settings) -> None:
+def test_capture_writes_changes_in_avro(shop: Shop, settings: Settings) -> None:
     decode = from_avro(settings)
     wait_until(lambda: len(shop.messages()) == 2, what="2 messages")  # the snapshot
     shop.run(*CHANGES)
@@ -202,7 +202,7 @@ def test_changes_in_avro(shop: Shop, settings: Settings) -> None:
     assert "shop.public.unwanted" not in partitions
 
 
-def test_the_password_is_nowhere_in_connect(shop: Shop, settings: Settings) -> None:
+def test_capture_keeps_the_password_out_of_connect(shop: Shop, settings: Settings) -> None:
     database, connect = find_database(settings, shop.session.capture), running_connect(settings)
     assert database is not None
     assert connect is not None
@@ -213,7 +213,7 @@ def test_the_password_is_nowhere_in_connect(shop: Shop, settings: Settings) -> N
     assert database.password not in connect.log.read_text(encoding="utf-8")
 
 
-def test_the_role_reads_what_it_was_granted_and_no_more(shop: Shop, settings: Settings) -> None:
+def test_capture_role_has_only_its_grants(shop: Shop, settings: Settings) -> None:
     database = find_database(settings, shop.session.capture)
     assert database is not None
     with psycopg.connect(database.dsn, user=database.user, password=database.password) as connection:
@@ -222,14 +222,14 @@ def test_the_role_reads_what_it_was_granted_and_no_more(shop: Shop, settings: Se
             connection.execute("SELECT * FROM unwanted")
 
 
-def test_registering_again_changes_nothing(shop: Shop) -> None:
+def test_register_is_idempotent(shop: Shop) -> None:
     said = len(shop.said)
     shop.session.register()
     assert shop.said[said:] == []
     assert [len(row) for row in shop.ask("SELECT name FROM schema_history")] == [1, 1]
 
 
-def test_an_idle_table_does_not_hold_the_wal_back(shop: Shop, settings: Settings) -> None:
+def test_capture_confirms_the_wal_of_idle_tables(shop: Shop, settings: Settings) -> None:
     shop.run("INSERT INTO unwanted SELECT generate_series(2, 20000)")
 
     def is_read() -> bool:
@@ -239,7 +239,7 @@ def test_an_idle_table_does_not_hold_the_wal_back(shop: Shop, settings: Settings
     wait_until(is_read, what="the slot to follow")
 
 
-def test_connect_and_postgres_are_killed_while_rows_are_inserted(shop: Shop, settings: Settings) -> None:
+def test_capture_survives_kills_of_connect_and_postgres(shop: Shop, settings: Settings) -> None:
     decode = from_avro(settings)
     inserted: list[int] = []
     stop = threading.Event()
@@ -289,7 +289,7 @@ def test_connect_and_postgres_are_killed_while_rows_are_inserted(shop: Shop, set
     assert seen() == there  # none lost, none twice
 
 
-def test_the_registry_is_killed_and_keeps_its_ids(shop: Shop, settings: Settings) -> None:
+def test_capture_survives_a_kill_of_the_registry(shop: Shop, settings: Settings) -> None:
     before = running_registry(settings)
     assert before is not None
     ids = {message[1:5] for message in shop.messages() if message is not None}
@@ -311,7 +311,7 @@ def test_the_registry_is_killed_and_keeps_its_ids(shop: Shop, settings: Settings
     assert wider["more"] == "yes"
 
 
-def test_json_then_reset_and_delete(settings: Settings) -> None:
+def test_capture_in_json_is_reset_and_deleted(settings: Settings) -> None:
     with open_shop(settings, "plain", "json") as shop:
         session = shop.session
         wait_until(lambda: len(shop.messages()) == 2, what="2 messages")
@@ -339,7 +339,7 @@ def test_json_then_reset_and_delete(settings: Settings) -> None:
         assert shop.said[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
 
 
-def test_a_failed_connector_is_told_and_restarted(shop: Shop, settings: Settings) -> None:
+def test_look_after_reports_and_restarts_a_failed_connector(shop: Shop, settings: Settings) -> None:
     """Rights that are taken away make the snapshot fail; granted again, the next look brings the connector to life."""
     session = replace(shop.session, report=shop.said.append)
     session.delete()
@@ -357,7 +357,7 @@ def test_a_failed_connector_is_told_and_restarted(shop: Shop, settings: Settings
     wait_until(runs, what="it to run again", seconds=40)
 
 
-def test_nothing_is_started_to_look(tmp_path: Path) -> None:
+def test_read_captured_starts_no_server(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     write_shop(tmp_path, "shop", "avro")
     (found,) = read_captured(settings, load_pipeline("shop", environ={}, folder=tmp_path))

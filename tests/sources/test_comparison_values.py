@@ -64,12 +64,12 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("kind", "left", "right"), SAME)
-def test_equal_values_are_the_same(kind: str, left: object, right: object) -> None:
+def test_is_same_accepts_equal_values(kind: str, left: object, right: object) -> None:
     assert is_same(left, right, kind=kind)
 
 
 @pytest.mark.parametrize(("kind", "left", "right"), DIFFERENT)
-def test_other_values_are_not(kind: str, left: object, right: object) -> None:
+def test_is_same_rejects_different_values(kind: str, left: object, right: object) -> None:
     assert not is_same(left, right, kind=kind)
 
 
@@ -77,7 +77,7 @@ COLUMNS = (SourceColumn("id", "int8"), SourceColumn("code", "text"), SourceColum
 LAYOUT = Layout.of(COLUMNS, ["code", "id", "_lsn", "gone"], keys=["id"])
 
 
-def test_rows_are_compared_by_their_keys() -> None:
+def test_compare_in_order_and_by_key_find_the_same_differences() -> None:
     source = [(1, "a", None), (2, "b", None), (4, "d", None), (5, "e", "new"), (7, "g", None)]
     lake = [LakeRow((1, "a"), 10), LakeRow((2, "B"), 20), LakeRow((3, "c"), 30), LakeRow((5, "e"), 50), LakeRow((8, "h"), 80)]
     expected = [
@@ -93,6 +93,6 @@ def test_rows_are_compared_by_their_keys() -> None:
     assert list(compare_by_key(reversed(source), lake, layout=LAYOUT, wanted=wanted)) == expected
 
 
-def test_a_key_that_comes_twice_is_told() -> None:
+def test_compare_in_order_raises_on_a_duplicate_key() -> None:
     with pytest.raises(Exception, match="two rows have the key 1"):
         list(compare_in_order([(1, "a", None)], [LakeRow((1, "a"), 1), LakeRow((1, "b"), 2)], layout=LAYOUT))

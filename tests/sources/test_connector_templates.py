@@ -42,7 +42,7 @@ def fill(folder: Path, template: str, *, registry: str | None = None, **environ:
     return connector
 
 
-def test_everything_is_filled_in(tmp_path: Path) -> None:
+def test_fill_templates_fills_in_all_known_values(tmp_path: Path) -> None:
     connector = fill(tmp_path, TEMPLATE, DATABASE_HOST="elsewhere")
     assert connector.name == "source-shop"
     wanted = {
@@ -67,7 +67,7 @@ def test_everything_is_filled_in(tmp_path: Path) -> None:
     assert "theirs" not in str(dict(connector.config))
 
 
-def test_the_environment_fills_in_the_rest(tmp_path: Path) -> None:
+def test_fill_templates_uses_the_environment(tmp_path: Path) -> None:
     template = '{"name": "a", "config": {"b": "${C}",\n "value.converter": "own"}}'
     assert fill(tmp_path, template, C="d").config["b"] == "d"
     assert fill(tmp_path, template, C="d").config["value.converter"] == "own"

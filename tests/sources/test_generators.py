@@ -49,7 +49,7 @@ def first(one: Stream, rate: Rate, number: int = 3, *, start: int = 0) -> list[E
     return list(islice(events_of(one, rate, start=start), number))
 
 
-def test_a_generator_imports_its_own_neighbours_and_leaves_no_trace(tmp_path: Path) -> None:
+def test_load_generator_imports_neighbours_without_side_effects(tmp_path: Path) -> None:
     path, modules = list(sys.path), set(sys.modules)
     ours = stream(write(tmp_path / "ours", NUMBERED, neighbour="ours"))
     theirs = stream(write(tmp_path / "theirs", NUMBERED, neighbour="theirs"))
@@ -61,7 +61,7 @@ def test_a_generator_imports_its_own_neighbours_and_leaves_no_trace(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["import nowhere\n", "from .nobody import x\n", "def event(): ...\n", "1 / 0\n"])
-def test_a_generator_that_can_not_be_loaded(tmp_path: Path, text: str) -> None:
+def test_load_generator_raises_on_a_broken_file(tmp_path: Path, text: str) -> None:
     with pytest.raises(SpecError, match="can't load the generator") as caught:
         load_generator(stream(write(tmp_path, text)))
     assert caught.value.where == str(tmp_path / "things.py")
@@ -69,12 +69,12 @@ def test_a_generator_that_can_not_be_loaded(tmp_path: Path, text: str) -> None:
     assert not load_generator(stream(tmp_path / "things.py")).numbered
 
 
-def test_a_stream_without_a_generator() -> None:
+def test_load_generator_raises_for_a_stream_without_generator() -> None:
     with pytest.raises(SpecError, match='stream "things" has no generator'):
         load_generator(stream())
 
 
-def test_only_what_a_generator_takes_and_knows_is_given(tmp_path: Path) -> None:
+def test_generators_get_only_the_parameters_that_they_take(tmp_path: Path) -> None:
     one = stream(write(tmp_path, NUMBERED, neighbour="x"))
     event = first(one, Rate(seed=1, problems={"late": 0.1, "other": 0.2}), start=7)[0]
     assert (event["number"], event["problems"]) == (7, {"late": 0.1})
@@ -82,7 +82,7 @@ def test_only_what_a_generator_takes_and_knows_is_given(tmp_path: Path) -> None:
     assert "drawn" in first(stream(write(tmp_path / "plain", PLAIN)), Rate(problems={"late": 1.0}))[0]
 
 
-def test_without_a_seed_numbered_generators_agree_and_others_do_not(tmp_path: Path) -> None:
+def test_numbered_generators_agree_without_a_seed(tmp_path: Path) -> None:
     numbered, plain = stream(write(tmp_path / "a", NUMBERED, neighbour="x")), stream(write(tmp_path / "b", PLAIN))
     assert [event["drawn"] for event in first(numbered, Rate())] == [event["drawn"] for event in first(numbered, Rate(seed=0))]
     assert [event["drawn"] for event in first(plain, Rate())] != [event["drawn"] for event in first(plain, Rate())]
@@ -91,12 +91,12 @@ def test_without_a_seed_numbered_generators_agree_and_others_do_not(tmp_path: Pa
 @pytest.mark.parametrize(
     ("rate", "step"), [(Rate(seed=1), 0.5), (Rate(None, seed=1), 0.5), (Rate(4.0, seed=1), 0.25), (Rate(4, seed=1), 0.25)]
 )
-def test_the_clock_of_a_seed(tmp_path: Path, rate: Rate, step: float) -> None:
+def test_seeded_events_have_a_simulated_clock(tmp_path: Path, rate: Rate, step: float) -> None:
     events = first(stream(write(tmp_path, PLAIN)), rate)
     assert [event["at"] for event in events] == [FIRST_MOMENT + timedelta(seconds=step * number) for number in (1, 2, 3)]
 
 
-def test_numbered_events_that_are_sent_at_once_were_made_until_now(tmp_path: Path) -> None:
+def test_unpaced_numbered_events_have_times_until_now(tmp_path: Path) -> None:
     one = stream(write(tmp_path, NUMBERED, neighbour="x"))
     moments = [event["at"] for event in first(one, Rate(None, count=100), 100)]
     assert all(isinstance(moment, datetime) for moment in moments)
@@ -107,7 +107,7 @@ def test_numbered_events_that_are_sent_at_once_were_made_until_now(tmp_path: Pat
     assert abs(datetime.now(timezone.utc) - last) < timedelta(seconds=30)
 
 
-def test_streams_keep_their_proportions() -> None:
+def test_rate_in_proportion_keeps_the_ratio_of_streams() -> None:
     streams = [stream(name=name, every=every) for name, every in (("a", 0.5), ("b", 2.0), ("c", 3.0))]
 
     def rates(rate: Rate) -> list[tuple[object, int | None]]:
@@ -120,7 +120,7 @@ def test_streams_keep_their_proportions() -> None:
     assert Rate(8.0).in_proportion(streams[1], among=streams[1:2]) == Rate(8.0)
 
 
-def test_an_event_is_made_when_it_is_due() -> None:
+def test_events_are_generated_when_due() -> None:
     started = time.monotonic()
     made: list[float] = []
 
@@ -134,14 +134,14 @@ def test_an_event_is_made_when_it_is_due() -> None:
     assert all(at >= 0.05 * (number + 1) - 0.001 for number, at in enumerate(made))
 
 
-def test_stop_ends_a_pause_at_once() -> None:
+def test_generate_stops_during_a_pause() -> None:
     stop = Flag()
     stop.set()
     assert list(generating._paced(iter([{}]), 60.0, started=time.monotonic(), stop=stop)) == []
     assert list(generating._paced(iter([{}]), None, started=0.0, stop=Flag())) == [{}]
 
 
-def test_problems_are_read_and_checked(tmp_path: Path) -> None:
+def test_read_problems_parses_and_check_problems_validates(tmp_path: Path) -> None:
     one = stream(write(tmp_path, NUMBERED, neighbour="x"))
     assert read_problems(["late=0.25", "other=0"]) == {"late": 0.25, "other": 0.0}
     check_problems([one], {"late": 0.1})
@@ -153,7 +153,7 @@ def test_problems_are_read_and_checked(tmp_path: Path) -> None:
             read_problems([written])
 
 
-def test_a_topic_that_has_no_leader_yet_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_retries_a_topic_without_a_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = replace(stream(), partitions=2)
     answers: list[dict[tuple[str, int], tuple[int, int]] | None] = [None, None, {("things", 0): (0, 4), ("things", 1): (2, 3)}]
 

@@ -76,9 +76,7 @@ def read_topic(servers: str, topic: str, partitions: int) -> list[dict[str, str]
     return found
 
 
-def test_a_reading_is_answered_as_in_the_reference_and_is_in_the_topic(
-    client: TestClient, weather: Pipeline, broker: str
-) -> None:
+def test_receiver_sends_a_reading_and_answers_as_the_reference(client: TestClient, weather: Pipeline, broker: str) -> None:
     before = datetime.now(timezone.utc)
     answer = client.get("/log", params={"city": "New York", "temperature": "72.50"})
     hours = {moment.strftime("%Y-%m-%d-%H") for moment in (before, datetime.now(timezone.utc))}
@@ -122,9 +120,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def test_what_can_not_be_is_refused_with_a_reason_and_is_not_in_the_topic(
-    client: TestClient, weather: Pipeline, broker: str
-) -> None:
+def test_receiver_refuses_invalid_readings_with_a_reason(client: TestClient, weather: Pipeline, broker: str) -> None:
     for name, (params, message) in REFUSED.items():
         answer = client.get("/log", params=params)
         assert (name, answer.status_code, set(answer.json())) == (name, 422, {"status", "message"})
@@ -139,9 +135,7 @@ def test_what_can_not_be_is_refused_with_a_reason_and_is_not_in_the_topic(
     assert read_topic(broker, weather.streams[0].topic, 2) == []
 
 
-def test_a_city_is_one_text_however_its_blanks_and_accents_are_written(
-    client: TestClient, weather: Pipeline, broker: str
-) -> None:
+def test_receiver_normalises_blanks_and_accents(client: TestClient, weather: Pipeline, broker: str) -> None:
     for city in ("São Paulo", "Sa\u0303o  Paulo ", "\u00a0São\u3000Paulo"):
         answer = client.get("/log", params={"city": city, "temperature": "72.5"})
         assert (answer.status_code, answer.json()["data"]["city"]) == (200, "São Paulo")
@@ -151,7 +145,7 @@ def test_a_city_is_one_text_however_its_blanks_and_accents_are_written(
 
 
 @pytest.mark.parametrize("city", ["S%E3o%20Paulo", "%zz", "100%", "%C3", "%ed%a0%80", "%c0%80", "a%2", "%"])
-def test_invalid_percent_encodings_are_refused(city: str, weather: Pipeline) -> None:
+def test_receiver_refuses_invalid_percent_encodings(city: str, weather: Pipeline) -> None:
     producer = KeptProducer()
     with TestClient(app_with(producer, weather, environ={}, limits=STANDARD)) as client:
         answer = client.get(f"/log?temperature=1&city={city}")
@@ -162,7 +156,7 @@ def test_invalid_percent_encodings_are_refused(city: str, weather: Pipeline) -> 
     assert [event["city"] for _, event in producer.events] == ["100%", "São Paulo &"]
 
 
-def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:
+def test_receiver_acknowledges_nothing_during_an_outage_of_kafka(weather: Pipeline) -> None:
     app = receiving_app(weather, bootstrap_servers=KafkaServers("127.0.0.1:1"), wait_seconds=0.5)
     with TestClient(app) as client:
         began = time.monotonic()
@@ -174,7 +168,7 @@ def test_while_kafka_is_away_nothing_is_acknowledged(weather: Pipeline) -> None:
         assert client.get("/health").status_code == 503
 
 
-def test_any_pipeline_can_receive(tmp_path: Path, broker: str) -> None:
+def test_receiver_works_for_any_pipeline(tmp_path: Path, broker: str) -> None:
     write_files(tmp_path / "pipelines" / "mine", OWN)
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
     make_topic(broker, "own-receiver")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.services
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_it_keeps_to_its_own_description(weather: Pipeline, broker: str, mode: GenerationMode) -> None:
+def test_receiving_app_conforms_to_its_openapi_schema(weather: Pipeline, broker: str, mode: GenerationMode) -> None:
     make_topic(broker, weather.streams[0].topic, partitions=2)
     app = receiving_app(weather, bootstrap_servers=KafkaServers(broker))
     tried: set[tuple[str, int]] = set()

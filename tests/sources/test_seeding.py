@@ -59,7 +59,7 @@ def contents(dsn: str) -> dict[str, str]:
         return {table: connection.execute(query.encode()).fetchone()[0] for table, query in queries.items()}  # type: ignore[index]
 
 
-def test_the_same_seed_fills_the_same_shop(client: TestClient, shop: str) -> None:
+def test_seed_full_is_reproducible(client: TestClient, shop: str) -> None:
     filled = client.post("/seed/full", params={**SMALL, "seed": 7})
     assert filled.status_code == 200, filled.text
     counted = filled.json()["rows"]
@@ -80,7 +80,7 @@ def test_the_same_seed_fills_the_same_shop(client: TestClient, shop: str) -> Non
     assert contents(shop)["customers"] != first["customers"]
 
 
-def test_traffic_of_every_kind_goes_on_while_tables_change(shop: str) -> None:
+def test_traffic_continues_during_schema_changes(shop: str) -> None:
     seeder = load_module(FOLDER / "sources" / "seeder.py")
     random, done, changes = Random(3), Counter[str](), []
     with psycopg.connect(shop, autocommit=True) as connection:
@@ -109,7 +109,7 @@ def wait_for_commits(client: TestClient, count: int) -> None:
     wait_until(lambda: client.get("/traffic/status").json()["committed"] >= count, what=f"{count} transactions", seconds=60)
 
 
-def test_traffic_is_started_seen_and_stopped(client: TestClient) -> None:
+def test_traffic_is_started_inspected_and_stopped(client: TestClient) -> None:
     assert client.get("/traffic/status").json()["running"] is False
     client.post("/seed/full", params=SMALL)
     assert client.post("/traffic/start", params={"rate": 500, "seed": 1}).json()["running"]
@@ -127,7 +127,7 @@ def test_traffic_is_started_seen_and_stopped(client: TestClient) -> None:
     assert client.post("/schema/change").status_code == 409
 
 
-def test_traffic_outlives_its_connection(client: TestClient, shop: str) -> None:
+def test_traffic_survives_a_lost_connection(client: TestClient, shop: str) -> None:
     client.post("/seed/full", params=SMALL)
     client.post("/traffic/start", params={"rate": 500})
     with psycopg.connect(shop, autocommit=True) as connection:
@@ -143,7 +143,7 @@ def test_traffic_outlives_its_connection(client: TestClient, shop: str) -> None:
     assert stopped["failed"] >= 1
 
 
-def test_it_says_what_is_wrong_and_shows_its_documentation(client: TestClient, shop: str) -> None:
+def test_seeder_explains_errors_and_serves_its_docs(client: TestClient, shop: str) -> None:
     assert client.get("/health").json() == {"status": "healthy"}
     assert client.post("/seed/full", params={"customers": -1}).status_code == 422
     assert client.post("/traffic/start", params={"rate": 0}).status_code == 422
@@ -169,7 +169,7 @@ def test_it_says_what_is_wrong_and_shows_its_documentation(client: TestClient, s
         ({"Host": "evil.example"}, 421),
     ],
 )
-def test_a_page_of_another_site_changes_nothing(client: TestClient, shop: str, headers: dict[str, str], status: int) -> None:
+def test_seeder_refuses_requests_of_other_sites(client: TestClient, shop: str, headers: dict[str, str], status: int) -> None:
     def columns() -> int:
         with psycopg.connect(shop) as connection:
             row = connection.execute("SELECT count(*) FROM information_schema.columns").fetchone()

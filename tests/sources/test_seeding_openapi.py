@@ -30,7 +30,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_it_keeps_to_its_own_description(database: str, tmp_path: Path, mode: GenerationMode) -> None:
+def test_seeding_app_conforms_to_its_openapi_schema(database: str, tmp_path: Path, mode: GenerationMode) -> None:
     write_files(tmp_path, {"seeder.py": SEEDER})
     capture = Capture("mine", tmp_path, seeder=Seeder(tmp_path / "seeder.py", 8000))
     seeding = seeding_app(Pipeline("mine", "a test", tmp_path, (), capture=capture), dsn=database)

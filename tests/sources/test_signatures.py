@@ -64,13 +64,13 @@ def with_header(one: SignedRequest, name: str, value: str) -> SignedRequest:
     return replace(one, headers={**one.headers, name: value})
 
 
-def test_every_scheme_that_a_pipeline_can_name_is_there() -> None:
+def test_schemes_has_every_declarable_scheme() -> None:
     assert set(SCHEMES) == set(NAMES)
 
 
 @RANDOM_BODIES
 @given(text=texts, secret=texts.filter(lambda text: text.strip() != ""))
-def test_stripe_agrees_with_its_package(text: str, secret: str) -> None:
+def test_stripe_signatures_match_its_package(text: str, secret: str) -> None:
     theirs = request(text.encode(), stripe_signature=WebhookSignature.generate_signature_header(text, secret))
     now = datetime.now(timezone.utc)  # the packages ask the clock
     assert passes(theirs, "stripe", secrets=[secret], now=now)
@@ -83,7 +83,7 @@ def test_stripe_agrees_with_its_package(text: str, secret: str) -> None:
 
 @RANDOM_BODIES
 @given(text=texts, secret=texts.filter(bool), milliseconds=st.integers(0, 299_000))
-def test_hubspot_agrees_with_its_package(text: str, secret: str, milliseconds: int) -> None:
+def test_hubspot_signatures_match_its_package(text: str, secret: str, milliseconds: int) -> None:
     moment = str(int(NOW.timestamp() * 1000) - milliseconds)
     theirs = {version: Signature.get_signature(secret, text, version, URI, "POST", moment) for version in ("v1", "v2", "v3")}
     v3 = request(text.encode(), x_hubspot_signature_v3=theirs["v3"], x_hubspot_request_timestamp=moment)
@@ -103,7 +103,7 @@ def test_hubspot_agrees_with_its_package(text: str, secret: str, milliseconds: i
 
 @RANDOM_BODIES
 @given(text=texts, secret=keys, identity=st.from_regex(r"[!-~]{1,40}", fullmatch=True))
-def test_standard_webhooks_agree_with_their_package(text: str, secret: str, identity: str) -> None:
+def test_standard_webhooks_signatures_match_their_package(text: str, secret: str, identity: str) -> None:
     now = datetime.now(timezone.utc)
     theirs = Webhook(secret).sign(identity, now, text)
     moment = str(int(now.timestamp()))
@@ -119,7 +119,7 @@ def test_standard_webhooks_agree_with_their_package(text: str, secret: str, iden
 
 @RANDOM_BODIES
 @given(value=texts, secret=texts.filter(bool))
-def test_shopify_agrees_with_its_package(value: str, secret: str) -> None:
+def test_shopify_signatures_match_its_package(value: str, secret: str) -> None:
     """Its package has no check of webhooks: it signs parameters with the same keyed hash, and writes that in hexadecimal."""
     shopify.Session.setup(api_key="key", secret=secret)
     body = f"q={value}".replace("%", "%25").replace("&", "%26").encode()
@@ -129,7 +129,7 @@ def test_shopify_agrees_with_its_package(value: str, secret: str) -> None:
     assert not passes(request(body + b" ", x_shopify_hmac_sha256=theirs), "shopify", secrets=[secret])
 
 
-def test_bytes_that_are_no_text_are_signed_as_they_are() -> None:
+def test_sign_accepts_bytes_that_are_not_text() -> None:
     random = Random(1)
     for _ in range(300):
         body = random.randbytes(random.randrange(200))
@@ -145,7 +145,7 @@ def flipped(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("scheme", NAMES)
-def test_no_bit_of_the_body_may_differ(scheme: SignatureScheme) -> None:
+def test_check_signature_detects_any_changed_bit_of_the_body(scheme: SignatureScheme) -> None:
     one = signed(scheme)
     assert passes(one, scheme)
     changed = [replace(one, body=body) for body in flipped(BODY)]
@@ -155,7 +155,7 @@ def test_no_bit_of_the_body_may_differ(scheme: SignatureScheme) -> None:
 
 
 @pytest.mark.parametrize("scheme", NAMES)
-def test_no_bit_of_the_signature_and_its_time_may_differ(scheme: SignatureScheme) -> None:
+def test_check_signature_detects_any_changed_bit_of_the_signature(scheme: SignatureScheme) -> None:
     one = signed(scheme)
     own = sign(request(), scheme, secret=SECRET, now=NOW)
     for name in (*own, *(["webhook-id"] if scheme == "standard-webhooks" else [])):
@@ -169,13 +169,13 @@ def test_no_bit_of_the_signature_and_its_time_may_differ(scheme: SignatureScheme
 
 
 @pytest.mark.parametrize("scheme", ["hubspot-v3", "hubspot-v2"])
-def test_hubspot_signs_the_method_and_the_address_too(scheme: SignatureScheme) -> None:
+def test_hubspot_signs_the_method_and_the_url(scheme: SignatureScheme) -> None:
     one = signed(scheme)
     assert not any(passes(replace(one, uri=uri.decode("latin-1")), scheme) for uri in flipped(URI.encode()))
     assert not passes(replace(one, method="PUT"), scheme)
 
 
-def test_hubspot_decodes_some_characters_of_an_address() -> None:
+def test_hubspot_decodes_some_characters_of_the_url() -> None:
     written, decoded = "https://x.example/a%3Ab%2fc?d=%40%20e", "https://x.example/a:b/c?d=@%20e"
     moment = str(int(NOW.timestamp() * 1000))
     theirs = Signature.get_signature(SECRET, "{}", "v3", decoded, "POST", moment)
@@ -184,7 +184,7 @@ def test_hubspot_decodes_some_characters_of_an_address() -> None:
 
 
 @pytest.mark.parametrize("scheme", TIMED)
-def test_a_signature_is_good_for_five_minutes_both_ways(scheme: SignatureScheme) -> None:
+def test_check_signature_tolerates_five_minutes_both_ways(scheme: SignatureScheme) -> None:
     one = signed(scheme)
     for seconds, good in ((0, True), (300, True), (301, False), (-300, True), (-301, False), (86_400, False)):
         assert passes(one, scheme, now=NOW + timedelta(seconds=seconds)) is good, seconds
@@ -193,14 +193,14 @@ def test_a_signature_is_good_for_five_minutes_both_ways(scheme: SignatureScheme)
 
 
 @pytest.mark.parametrize("scheme", NAMES)
-def test_two_secrets_hold_at_once(scheme: SignatureScheme) -> None:
+def test_check_signature_accepts_two_secrets(scheme: SignatureScheme) -> None:
     for secret in (SECRET, OTHER):
         assert passes(signed(scheme, secret=secret), scheme, secrets=[SECRET, OTHER])
     assert not passes(signed(scheme, secret=OTHER), scheme, secrets=[SECRET])
     assert not passes(signed(scheme), scheme, secrets=[])
 
 
-def test_any_of_stripes_signatures_may_match_and_other_schemes_are_passed_over() -> None:
+def test_check_signature_accepts_any_stripe_v1_signature() -> None:
     header = signed("stripe").headers["stripe-signature"]
     moment, _, digest = header.partition(",v1=")
     wrong = "0" * 64
@@ -226,7 +226,7 @@ def test_any_of_stripes_signatures_may_match_and_other_schemes_are_passed_over()
     assert json.loads(BODY)["id"] == 1
 
 
-def test_any_of_several_standard_signatures_may_match() -> None:
+def test_check_signature_accepts_any_standard_v1_signature() -> None:
     one = signed("standard-webhooks")
     own = one.headers["webhook-signature"]
     wrong = "v1," + base64.b64encode(b"0" * 32).decode()
@@ -240,7 +240,7 @@ def test_any_of_several_standard_signatures_may_match() -> None:
         assert passes(with_header(one, "webhook-signature", value), "standard-webhooks") is good, value
 
 
-def test_a_signature_that_fails_is_not_tried_as_an_older_one() -> None:
+def test_check_signature_does_not_fall_back_to_an_older_scheme() -> None:
     schemes: tuple[SignatureScheme, ...] = ("hubspot-v3", "hubspot-v2", "hubspot-v1")
     old = signed("hubspot-v1")
     assert passes(old, *schemes)
@@ -250,7 +250,7 @@ def test_a_signature_that_fails_is_not_tried_as_an_older_one() -> None:
     assert not passes(with_header(both, "x-hubspot-signature-v3", "AAAA"), *schemes)
 
 
-def test_a_reason_tells_nothing_of_the_secret() -> None:
+def test_signature_errors_contain_no_secret() -> None:
     headers: Sequence[Mapping[str, str]] = ({}, {"stripe-signature": "t=1,v1=aa"}, {"stripe-signature": "x"})
     for each in headers:
         with pytest.raises(SignatureError) as caught:

@@ -71,7 +71,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_what_is_not_taken_is_sent_again(server: Server, method: Method) -> None:
+def test_http_sink_retries_unaccepted_events(server: Server, method: Method) -> None:
     sink = HttpSink(server.address, to_receiver(Receiver("take", "/take", method, "things")), is_stopped=lambda: False)
     names = [f"nämé & {number}" for number in range(50)]
     for number, name in enumerate(names):
@@ -81,7 +81,7 @@ def test_what_is_not_taken_is_sent_again(server: Server, method: Method) -> None
     assert server.asked > len(names)
 
 
-def test_what_is_refused_is_an_error(server: Server) -> None:
+def test_http_sink_raises_on_a_refused_event(server: Server) -> None:
     sink = HttpSink(server.address, TO_TAKE, is_stopped=lambda: False)
     sink.send({"name": "bad"}, number=0)
     with pytest.raises(UnavailableError, match="refused an event with 422: why not") as caught:
@@ -90,14 +90,14 @@ def test_what_is_refused_is_an_error(server: Server) -> None:
     assert sink.has_failed()
 
 
-def test_a_server_that_is_away_does_not_hold_up_a_generator_that_is_stopped() -> None:
+def test_http_sink_stops_during_an_outage() -> None:
     sink = HttpSink("http://127.0.0.1:1", TO_TAKE, is_stopped=lambda: True)
     sink.send({"name": "x"}, number=0)
     with pytest.raises(UnavailableError, match="did not accept an event"):
         sink.finish(1)
 
 
-def test_webhooks_are_not_sent_without_a_secret_and_a_demo_makes_its_own() -> None:
+def test_to_webhook_needs_a_secret() -> None:
     pipeline = commerce()
     assert pipeline.http is not None
     webhook = pipeline.http.webhooks[0]

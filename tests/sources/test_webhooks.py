@@ -45,7 +45,7 @@ def here() -> Iterator[Shop]:
         yield one
 
 
-def test_an_order_of_shopify_is_in_its_topic_as_it_came(here: Shop) -> None:
+def test_webhook_sends_a_shopify_order_unchanged(here: Shop) -> None:
     before = datetime.now(timezone.utc)
     answer = here.post("shopify", ORDER, x_shopify_topic="orders/create", x_shopify_webhook_id="w-1")
     assert (answer.status_code, answer.json()) == (200, {"status": "accepted", "events": 1, "unknown": 0})
@@ -63,7 +63,7 @@ def test_an_order_of_shopify_is_in_its_topic_as_it_came(here: Shop) -> None:
     assert before <= loaded_at <= datetime.now(timezone.utc)
 
 
-def test_what_stripe_and_hubspot_send_is_in_its_topic(here: Shop) -> None:
+def test_webhook_sends_stripe_and_hubspot_events_to_their_topics(here: Shop) -> None:
     assert here.post("stripe", EVENT).status_code == 200
     change = {**CONTACT, "eventId": 2, "subscriptionType": "company.propertyChange", "propertyName": "city"}
     assert here.post("hubspot", [CONTACT, change]).json() == {"status": "accepted", "events": 2, "unknown": 0}
@@ -89,7 +89,7 @@ def test_what_stripe_and_hubspot_send_is_in_its_topic(here: Shop) -> None:
     assert [key for _, _, key in here.producer.sent] == [b"ch_1", b"9", b"9", b"9"]
 
 
-def test_an_unknown_type_is_kept_whole(here: Shop) -> None:
+def test_webhook_keeps_an_event_of_unknown_type(here: Shop) -> None:
     about = {"id": "in_1", "object": "invoice", "total": 12.50}
     answers = [
         here.post("shopify", {"cart": "ü"}, x_shopify_topic="carts/update", x_shopify_webhook_id="w-2"),
@@ -134,7 +134,7 @@ REDACTION = {
         ({"orders_to_redact": "all"}, "headrace-coffee.myshopify.com", False),
     ],
 )
-def test_a_redaction_counts_only_with_the_payload_of_one_and_our_shop(
+def test_webhook_accepts_a_redaction_only_for_its_own_shop(
     here: Shop, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], shop: str, confirmed: bool
 ) -> None:
     monkeypatch.setenv("SHOPIFY_SHOP_DOMAINS", "headrace-coffee.myshopify.com")
@@ -153,12 +153,12 @@ def test_a_redaction_counts_only_with_the_payload_of_one_and_our_shop(
         assert first["_event_id"] == second["_event_id"], "a repeat under another id is the same request"
 
 
-def test_a_signed_order_is_no_redaction(here: Shop) -> None:
+def test_webhook_does_not_take_a_signed_order_as_a_redaction(here: Shop) -> None:
     here.post("shopify", ORDER, x_shopify_topic="customers/redact", x_shopify_shop_domain="headrace-coffee.myshopify.com")
     assert here.producer.events[0][1]["_webhook_topic"] == "customers/redact (unconfirmed)"
 
 
-def test_what_is_sent_again_has_the_same_id(here: Shop) -> None:
+def test_webhook_gives_a_retry_the_same_id(here: Shop) -> None:
     for _ in range(2):
         here.post("shopify", ORDER, x_shopify_topic="orders/create", x_shopify_webhook_id="w-1")
         here.post("shopify", ORDER, x_shopify_topic="orders/create")
@@ -169,7 +169,7 @@ def test_what_is_sent_again_has_the_same_id(here: Shop) -> None:
     assert len(set(ids)) == 4
 
 
-def test_a_payload_can_not_say_what_the_server_says(here: Shop) -> None:
+def test_webhook_payload_cannot_set_server_fields(here: Shop) -> None:
     forged = {**ORDER, "_webhook_topic": "x", "_event_id": "x", "_loaded_at": "1999-01-01", "kafka_offset": 1}
     here.post("shopify", forged, x_shopify_topic="orders/create", x_shopify_webhook_id="w-1")
     (_, event) = here.producer.events[0]
@@ -177,7 +177,7 @@ def test_a_payload_can_not_say_what_the_server_says(here: Shop) -> None:
     assert not event["_loaded_at"].startswith("1999")
 
 
-def test_what_is_not_signed_right_is_refused(here: Shop) -> None:
+def test_webhook_refuses_invalid_signatures(here: Shop) -> None:
     long_ago, ahead = (datetime.now(timezone.utc) + timedelta(seconds=seconds) for seconds in (-302, 360))
     refused = {
         "wrong secret": here.post("shopify", ORDER, secret="another"),
@@ -215,7 +215,7 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("name", NOT_JSON)
-def test_what_is_not_a_json_object_is_refused(here: Shop, name: str) -> None:
+def test_webhook_refuses_a_body_that_is_not_a_json_object(here: Shop, name: str) -> None:
     answer = here.post("shopify", NOT_JSON[name], x_shopify_topic="orders/create")
     assert (answer.status_code, answer.json()["status"]) == (400, "error")
     assert answer.json()["message"].startswith("invalid body: it is ")
@@ -223,7 +223,7 @@ def test_what_is_not_a_json_object_is_refused(here: Shop, name: str) -> None:
     assert here.post("hubspot", b"[1]").status_code == 400
 
 
-def test_an_unpaired_surrogate_is_kept_as_its_escape(here: Shop) -> None:
+def test_webhook_keeps_an_unpaired_surrogate_as_its_escape(here: Shop) -> None:
     body = (
         rb'{"id": 1, "email": "a\ud800b\uDFFF", "note": "\ud83d\ude00\\ud800", "customer": {"id": 2, "first_name": "\udead"}}'
     )
@@ -237,7 +237,7 @@ def test_an_unpaired_surrogate_is_kept_as_its_escape(here: Shop) -> None:
         msgspec.json.decode(value)  # landing can read it
 
 
-def test_a_body_has_a_longest_length() -> None:
+def test_webhook_refuses_a_large_body() -> None:
     with shop(limits=Limits(max_body_bytes=1_000)) as here:
         fits = json.dumps({"a": "x" * 991}).encode()
         assert len(fits) == 1_000
@@ -253,7 +253,7 @@ def test_a_body_has_a_longest_length() -> None:
         assert here.post("hubspot", [CONTACT] * (MAX_PAYLOADS + 1)).status_code == 413
 
 
-def test_a_list_with_too_many_payloads_is_refused_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_refuses_a_long_list_before_building_it(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"[" + b",".join([b"{}"] * 349_000) + b"]"
     tracemalloc.start()
     with pytest.raises(TooManyError):
@@ -271,12 +271,12 @@ def test_a_list_with_too_many_payloads_is_refused_before_it_is_built(monkeypatch
 
 @pytest.mark.parametrize("deep", [b'{"a":' * 50_000 + b"1" + b"}" * 50_000, b"[" * 50_000 + b"]" * 50_000])
 @pytest.mark.parametrize("provider", ["stripe", "hubspot"])
-def test_deep_nesting_is_refused(deep: bytes, provider: str) -> None:
+def test_webhook_refuses_deep_nesting(deep: bytes, provider: str) -> None:
     with shop() as here:
         assert here.post(provider, deep).status_code == 400
 
 
-def test_a_request_without_a_signature_is_refused_before_its_body_is_read() -> None:
+def test_webhook_refuses_an_unsigned_request_before_reading_its_body() -> None:
     app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
     answered: list[Message] = []
 
@@ -292,7 +292,7 @@ def test_a_request_without_a_signature_is_refused_before_its_body_is_read() -> N
     assert answered[0]["status"] == 401
 
 
-def test_bodies_of_unknown_senders_share_a_budget() -> None:
+def test_webhook_bodies_of_unknown_senders_share_a_budget() -> None:
     """400 senders of a megabyte with a wrong signature: not more than the budget is in memory, and all are answered."""
     app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
     path, headers = "/webhooks/stripe", [(name.encode(), value.encode()) for name, value in WRONG.items()]
@@ -333,7 +333,7 @@ def test_bodies_of_unknown_senders_share_a_budget() -> None:
     assert statuses[401] > 30
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_times_out_a_body_that_does_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
 
     def status_of(*messages: Message) -> int:
@@ -368,7 +368,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert status_of(part) == 408
 
 
-def test_kafka_is_away(here: Shop) -> None:
+def test_webhook_responds_503_during_an_outage_of_kafka(here: Shop) -> None:
     assert here.client.get("/ready").json() == {"status": "ready", "webhooks": dict.fromkeys(PATHS, "on")}
     here.producer.is_unavailable = True
     for answer in (here.post("stripe", EVENT), here.post("hubspot", [CONTACT, CONTACT]), here.client.get("/ready")):
@@ -381,7 +381,7 @@ def test_kafka_is_away(here: Shop) -> None:
 PATHS = ("/webhooks/shopify", "/webhooks/stripe", "/webhooks/hubspot")
 
 
-def test_without_a_secret_an_endpoint_is_off_and_says_so() -> None:
+def test_webhook_without_a_secret_is_off() -> None:
     with shop(environ={"STRIPE_WEBHOOK_SECRET": SECRETS["STRIPE_WEBHOOK_SECRET"], "SHOPIFY_WEBHOOK_SECRET": " "}) as here:
         assert here.post("stripe", EVENT).status_code == 200
         for provider in ("shopify", "hubspot"):
@@ -391,7 +391,7 @@ def test_without_a_secret_an_endpoint_is_off_and_says_so() -> None:
         assert here.client.get("/ready").json()["webhooks"] == dict(zip(PATHS, ("off", "on", "off"), strict=True))
 
 
-def test_a_secret_is_rotated() -> None:
+def test_webhook_accepts_two_secrets_during_a_rotation() -> None:
     environ = {**SECRETS, "STRIPE_WEBHOOK_SECRET": "new", "STRIPE_WEBHOOK_SECRET_PREVIOUS": "old\n"}
     with shop(environ=environ) as here:
         assert [here.post("stripe", EVENT, secret=secret).status_code for secret in ("new", "old", "older")] == [200, 200, 401]
@@ -399,7 +399,7 @@ def test_a_secret_is_rotated() -> None:
         assert here.post("stripe", EVENT, secret="old").status_code == 503, "the previous one alone turns nothing on"
 
 
-def test_older_signatures_are_taken_where_the_environment_names_them() -> None:
+def test_webhook_accepts_older_signatures_from_the_environment() -> None:
     with shop(environ={**SECRETS, "HUBSPOT_WEBHOOK_SECRET_SIGNATURES": "hubspot-v1, hubspot-v2"}) as here:
         schemes: tuple[SignatureScheme, ...] = ("hubspot-v3", "hubspot-v2", "hubspot-v1")
         assert [here.post("hubspot", [CONTACT], scheme=scheme).status_code for scheme in schemes] == [200, 200, 200]
@@ -410,14 +410,14 @@ def test_older_signatures_are_taken_where_the_environment_names_them() -> None:
         pass
 
 
-def test_secrets_are_never_shown() -> None:
+def test_webhook_never_shows_secrets() -> None:
     http = commerce().http
     assert http is not None
     for webhook in http.webhooks:
         assert SECRETS[webhook.secret] not in repr(Lock.of(webhook, SECRETS))
 
 
-def test_the_address_that_senders_know_may_be_another() -> None:
+def test_webhook_checks_signatures_with_the_public_url() -> None:
     with shop(limits=Limits(public_url="https://hooks.example/")) as here:
         assert here.post("hubspot", [CONTACT]).status_code == 401
         body = json.dumps([CONTACT]).encode()
@@ -447,7 +447,7 @@ def count(number: int) -> Received:
 }
 
 
-def test_a_pipeline_of_ones_own_takes_standard_webhooks(tmp_path: Path) -> None:
+def test_webhook_of_a_users_pipeline_accepts_standard_webhooks(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", OWN)
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
     secret = "whsec_aGVhZHJhY2U="

@@ -51,7 +51,7 @@ class Signing:
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
-def test_it_keeps_to_its_own_description(is_signed: bool) -> None:
+def test_webhooks_conform_to_their_openapi_schema(is_signed: bool) -> None:
     app: ASGIApp = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
     tried: set[tuple[str, int]] = set()
     for found in schemathesis.openapi.from_asgi("/openapi.json", Signing(app) if is_signed else app).get_all_operations():

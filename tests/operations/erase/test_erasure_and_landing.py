@@ -26,7 +26,7 @@ def event(email: str, number: int) -> bytes:
     return json.dumps({"id": f"member-{number:04}", "email": email, "name": email[:3], "n": number}).encode()
 
 
-def test_landing_goes_on_exactly_once(lake: Lake, spark: SparkSession) -> None:
+def test_landing_is_exactly_once_beside_an_erasure(lake: Lake, spark: SparkSession) -> None:
     topics = {name: f"{lake.topic}-{name}" for name in ("members", "orders", "other")}
     text = FILES["pipeline.yml"]
     for name, topic in topics.items():

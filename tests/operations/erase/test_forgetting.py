@@ -79,7 +79,7 @@ def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Era
     return Erased(people_lake, before, ledger, (stray, half), people_lake.forget(ANN))
 
 
-def test_a_person_is_erased_everywhere(erased: Erased) -> None:
+def test_forget_erases_a_person_from_all_tables(erased: Erased) -> None:
     assert erased.proof.hits == ()
     assert erased.proof.files_searched > 20
     before, after = erased.before, erased.people_lake.all_rows()
@@ -98,7 +98,7 @@ def test_a_person_is_erased_everywhere(erased: Erased) -> None:
     assert not any("Ann" in str(row) for name, rows in after.items() for row in rows if name.startswith(("staging", "marts")))
 
 
-def test_nothing_is_left_on_disk(erased: Erased) -> None:
+def test_forget_leaves_nothing_on_disk(erased: Erased) -> None:
     """Bytes that are not compressed are searched too: metadata, logs, notes."""
     assert not any(path.exists() for path in erased.leftovers)
     telling = (b"Ann the second", b"0100 123", b"member-0001", b"order-0001", b" Ann@Example.com")
@@ -109,7 +109,7 @@ def test_nothing_is_left_on_disk(erased: Erased) -> None:
     assert erased.proof.dropped_refs == ("raw.members kept",)
 
 
-def test_what_is_said_of_it_tells_nobody_who_it_was(erased: Erased) -> None:
+def test_forget_leaves_no_identifier_in_its_records(erased: Erased) -> None:
     rows = read_erasures(erased.people_lake.catalog, "club")
     assert {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows} >= {
         ("raw.members", 2, 0),
@@ -126,7 +126,7 @@ def test_what_is_said_of_it_tells_nobody_who_it_was(erased: Erased) -> None:
     assert not is_concealed(BOB, subjects[0])
 
 
-def test_a_second_time_there_is_nothing_to_do_and_landing_goes_on(erased: Erased) -> None:
+def test_forget_is_idempotent_and_landing_continues(erased: Erased) -> None:
     people_lake = erased.people_lake
     found = read_ledger(people_lake.table("raw.members"))
     assert (found.offsets, found.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
@@ -152,7 +152,7 @@ HOSTILE = (
 )
 
 
-def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_treats_an_email_as_a_literal(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     people_lake.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
     before = people_lake.rows("raw.members")
@@ -166,7 +166,7 @@ def test_an_email_is_a_value_and_nothing_else(spark: SparkSession, tmp_path: Pat
     assert {row["note"] for row in people_lake.rows("raw.orders")} == {None, "to [erased]."}
 
 
-def test_rows_of_an_earlier_topic_at_the_same_offsets_stay(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_keeps_rows_of_an_earlier_topic_at_the_same_offsets(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     people_lake.land("members", [member("member-0001", ANN), member("member-0002", BOB)])
     people_lake.land("other", [other({"cart": [1]}), other({"cart": [2]})])
@@ -186,7 +186,7 @@ def test_rows_of_an_earlier_topic_at_the_same_offsets_stay(spark: SparkSession, 
     assert read_erased_offsets(people_lake.catalog, f"club.other@{start}") == [(0, 0)]
 
 
-def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_carries_out_and_erases_requests(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     fill(people_lake)
     people_lake.land(
@@ -207,7 +207,7 @@ def test_requests_are_carried_out_and_go(spark: SparkSession, tmp_path: Path) ->
     assert read_erasures(people_lake.catalog, "club")[0]["request_ids"] == ["event-1", "event-2"]
 
 
-def test_a_repeated_request_erases_nobody_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_erases_no_person_for_a_repeated_request(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     fill(people_lake)
     request = other({"id": "member-0001", "email": ANN, "orders": []}, kind="redact", event_id="event-1")
@@ -223,7 +223,7 @@ def test_a_repeated_request_erases_nobody_again(spark: SparkSession, tmp_path: P
     assert people_lake.preview(requested=True).requests == ()
 
 
-def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_keeps_rows_of_others_with_a_shared_value(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     people_lake.land(
         "members",
@@ -240,7 +240,7 @@ def test_a_shared_value_takes_nobody_elses_rows(spark: SparkSession, tmp_path: P
     assert [row["email"] for row in people_lake.rows("raw.members")] == [BOB]
 
 
-def test_an_email_of_several_persons_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_forget_refuses_an_email_of_several_persons(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
     people_lake.land("members", [member("member-0001", ANN), member("member-0002", ANN)])
     people_lake.build()

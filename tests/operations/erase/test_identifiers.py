@@ -33,7 +33,7 @@ def finds(email: str, text: str) -> bool:
         f"\u3001{ANN}\u3002",
     ],
 )
-def test_found(text: str) -> None:
+def test_text_pattern_finds_the_person(text: str) -> None:
     assert finds(ANN, text)
 
 
@@ -41,7 +41,7 @@ def test_found(text: str) -> None:
     "text",
     ["joann@example.com", "ann@example.com.au", "ann@example.community", "ann@examplexcom", "mary-ann@example.com", "ann"],
 )
-def test_not_found_in_anothers(text: str) -> None:
+def test_text_pattern_does_not_find_other_persons(text: str) -> None:
     assert not finds(ANN, text)
 
 
@@ -50,7 +50,7 @@ local = st.text(characters, min_size=1, max_size=12).map(str.strip).filter(bool)
 
 
 @given(local)
-def test_any_email_is_found_as_it_is_and_in_json(name: str) -> None:
+def test_text_pattern_finds_any_email_plain_and_in_json(name: str) -> None:
     email = f"{name}@example.com"
     assert finds(email, f"to {email} ")
     assert finds(email, json.dumps({"a": email}))
@@ -58,12 +58,12 @@ def test_any_email_is_found_as_it_is_and_in_json(name: str) -> None:
 
 
 @given(local, local)
-def test_no_email_finds_another(name: str, other: str) -> None:
+def test_text_pattern_of_an_email_finds_no_other_email(name: str, other: str) -> None:
     if name.lower() != other.lower() and name.upper() != other.upper() and name.casefold() != other.casefold():
         assert not finds(f"{name}@example.com", f"{other}@example.com") or other.lower().endswith(name.lower())
 
 
-def test_phones_are_found_as_they_were_written_and_as_digits() -> None:
+def test_text_pattern_finds_phones_as_written_and_as_digits() -> None:
     pattern = text_pattern(identify(phones=["+1 (555) 010-0000", "12"]))
     assert pattern
     assert re.search(pattern, "call +1 (555) 010-0000 now")
@@ -72,13 +72,13 @@ def test_phones_are_found_as_they_were_written_and_as_digits() -> None:
     assert not re.search(pattern, "12"), "too short to tell anybody"
 
 
-def test_what_is_empty_tells_nobody() -> None:
+def test_identify_ignores_empty_values() -> None:
     assert not identify(emails=["", None, "nobody"], phones=["", None, "123"], ids=[("shop", ""), ("shop", None)])
     assert not identify(emails=["@example.com", "\x85@example.com", "ann@ "])
     assert text_pattern(identify(ids=[("shop", "1")])) is None
 
 
-def test_a_concealed_person_is_told_only_by_who_knows_them() -> None:
+def test_is_concealed_recognises_only_the_same_person() -> None:
     one, two = conceal(ANN), conceal(ANN)
     assert one != two, "salted"
     assert is_concealed(" Ann@example.com", one)

@@ -52,12 +52,12 @@ def ids(person: Person) -> tuple[list[str], list[str]]:
     return sorted(each["source_id"] for each in person.records), sorted(each["source_id"] for each in person.alike)
 
 
-def test_an_entity_of_equal_values_is_one_person(catalog: SqlCatalog) -> None:
+def test_find_person_takes_an_entity_of_equal_values_as_one_person(catalog: SqlCatalog) -> None:
     found = find_person(catalog, Entities(INDEX), identify(emails=["Ann@example.com"]))
     assert ids(found) == (["1", "2", "3", "4"], [])
 
 
-def test_who_only_looks_alike_stays(catalog: SqlCatalog) -> None:
+def test_find_person_keeps_records_that_only_look_alike(catalog: SqlCatalog) -> None:
     found = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["Ann@example.com"]))
     assert ids(found) == (["1", "2", "3"], ["4"]), "also who shares a value with one that shares a value"
     assert found.identifiers.emails == {"ann@example.com"}
@@ -65,7 +65,7 @@ def test_who_only_looks_alike_stays(catalog: SqlCatalog) -> None:
     assert ids(other) == (["4"], ["1", "2", "3"]), "named by its id, it is another person"
 
 
-def test_a_value_that_too_many_have_makes_nobody_sure(catalog: SqlCatalog) -> None:
+def test_find_person_ignores_values_that_too_many_records_have(catalog: SqlCatalog) -> None:
     found = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["bob@example.com"]))
     assert ids(found) == (["5"], ["6"])
     assert "15550100009" not in found.identifiers.phones, "a phone of another's takes no rows"

@@ -34,32 +34,32 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_found_in_a_column_of_any_type(tmp_path: Path, name: str) -> None:
+def test_search_file_finds_the_person_in_columns_of_any_type(tmp_path: Path, name: str) -> None:
     path = tmp_path / "part-1.parquet"
     pq.write_table(pa.table({name: VALUES[name], "other": ["bob", "17"]}), path)
     assert columns_found(path) == {name: 2 if name == "phone" else 1}
 
 
-def test_nothing_where_nothing_is(tmp_path: Path) -> None:
+def test_search_file_finds_nothing_in_clean_files(tmp_path: Path) -> None:
     path = tmp_path / "part-1.parquet"
     pq.write_table(pa.table({"text": ["joann@example.com", "17", None], "n": [17, 1, None]}), path)
     assert columns_found(path) == {}
 
 
-def test_rows_of_other_pipelines_are_theirs(tmp_path: Path) -> None:
+def test_search_file_ignores_rows_of_other_pipelines(tmp_path: Path) -> None:
     path = tmp_path / "part-1.parquet"
     pq.write_table(pa.table({"stream": ["mine.a", "yours.b"], "text": ["x", "ann@example.com"]}), path)
     assert columns_found(path, column="stream", values=frozenset({"mine.a"})) == {}
     assert columns_found(path, column="stream", values=frozenset({"yours.b"})) == {"text": 1}
 
 
-def test_what_can_not_be_read_proves_nothing(tmp_path: Path) -> None:
+def test_search_file_reports_an_unreadable_file(tmp_path: Path) -> None:
     path = tmp_path / "part-1.parquet"
     path.write_bytes(b"PAR1 half a file")
     assert columns_found(path) == {"(unreadable)": 1}
 
 
-def test_metadata_and_names_of_files(tmp_path: Path) -> None:
+def test_search_file_searches_metadata_and_file_names(tmp_path: Path) -> None:
     manifest, text = tmp_path / "m.avro", tmp_path / "v1.metadata.json"
     schema = {"type": "record", "name": "e", "fields": [{"name": "bound", "type": "bytes"}]}
     with manifest.open("wb") as file:

@@ -23,7 +23,7 @@ def group_sizes(*sizes: int, deleted: int = 0) -> list[int]:
 
 
 @given(files)
-def test_every_file_is_in_one_group_at_most_and_none_that_is_fine_already(found: list[FileFacts]) -> None:
+def test_choose_groups_takes_each_file_at_most_once(found: list[FileFacts]) -> None:
     groups = choose_groups(found, target_bytes=TARGET, most_bytes=MOST)
     chosen = [file for group in groups for file in group.files]
     assert len(chosen) == len({file.path for file in chosen})
@@ -35,7 +35,7 @@ def test_every_file_is_in_one_group_at_most_and_none_that_is_fine_already(found:
         assert len(of_it) >= FEWEST_FILES - 1 or any(file.deleted for file in of_it)
 
 
-def test_many_small_files_are_written_together_and_few_are_left_alone() -> None:
+def test_choose_groups_compacts_many_small_files_only() -> None:
     assert group_sizes(*[10] * 2_000) == [2_000 // 5] * 5
     assert group_sizes(*[10] * (FEWEST_FILES - 1)) == []
     assert group_sizes(*[900] * 50) == []
@@ -43,7 +43,7 @@ def test_many_small_files_are_written_together_and_few_are_left_alone() -> None:
 
 
 @given(st.lists(st.integers(0, 100), unique=True, max_size=30), st.sets(st.integers(0, 29)), st.integers(0, 100))
-def test_what_is_protected_or_young_is_never_expired(ages: list[int], protected: set[int], before: int) -> None:
+def test_snapshots_to_expire_never_has_protected_or_young_snapshots(ages: list[int], protected: set[int], before: int) -> None:
     snapshots = [DatedSnapshot(number, age) for number, age in enumerate(ages)]
     dropped = set(snapshots_to_expire(snapshots, protected=protected, before_ms=before))
     assert dropped == {each.snapshot_id for each in snapshots if each.timestamp_ms < before} - protected

@@ -66,7 +66,7 @@ def people_of(folder: Path, spark: SparkSession) -> People:
     return people
 
 
-def test_a_reader_that_is_far_behind_still_builds_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_maintenance_keeps_the_snapshots_of_a_lagging_reader(spark: SparkSession, tmp_path: Path) -> None:
     chance, sent = Random(4), 0
     layer_lake = layer_lake_of(tmp_path / "kept", spark, FOLLOWED, READERS)
     keeper = thorough(layer_lake.settings)
@@ -95,7 +95,7 @@ def count_removed(layer_lake: LayerLake) -> int:
     return int(layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows)
 
 
-def test_compaction_moves_nothing_for_those_who_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_changes_nothing_for_readers(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = layer_lake_of(tmp_path, spark, FOLLOWED)
     for number in range(6):
         layer_lake.land(random_events(Random(number), 20, start=number * 20))
@@ -119,7 +119,7 @@ def test_compaction_moves_nothing_for_those_who_read(spark: SparkSession, tmp_pa
     assert sum(layer_lake.rows("events").values()) == 125
 
 
-def test_deleted_rows_are_folded_in(spark: SparkSession, tmp_path: Path) -> None:
+def test_compaction_applies_position_deletes(spark: SparkSession, tmp_path: Path) -> None:
     people = people_of(tmp_path, spark)
     before = people.all_rows()
     done = maintain_all(thorough(people.settings), people.lake.spark, people.pipeline, "pond.entity_index")
@@ -129,7 +129,7 @@ def test_deleted_rows_are_folded_in(spark: SparkSession, tmp_path: Path) -> None
     assert_same(people.all_rows(), before)
 
 
-def test_a_build_whose_files_were_compacted_is_planned_again(
+def test_a_build_is_planned_again_after_a_compaction(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that deletes rows where they are: such a delete must not point to a file that is no longer there."""
@@ -208,7 +208,7 @@ class LateRewrite:
             update.commit()
 
 
-def test_a_commit_that_comes_through_late_keeps_its_files(
+def test_orphan_removal_keeps_the_files_of_a_late_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second try finds the files gone that it replaces, because the first one has replaced them."""
@@ -224,7 +224,7 @@ def test_a_commit_that_comes_through_late_keeps_its_files(
     assert sum(layer_lake.rows("events").values()) == 6
 
 
-def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compaction_yields_to_a_build(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layer_lake = layer_lake_of(tmp_path, spark, {"latest": FOLLOWED["latest"]})
     for number in range(6):
         layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
@@ -250,7 +250,7 @@ def test_compaction_gives_way_to_a_build(spark: SparkSession, tmp_path: Path, mo
     assert sum(layer_lake.rows("latest").values()) == 6
 
 
-def test_files_that_are_too_old_to_be_committed_are_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_commit_refuses_files_that_are_too_old(spark: SparkSession, tmp_path: Path) -> None:
     """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
     layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):

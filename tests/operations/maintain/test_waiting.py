@@ -44,7 +44,7 @@ def maintain(settings: Settings, work: tuple[Work, ...], *, retry_policy: RetryP
     maintain_all(settings, spark, work, retry_policy=retry_policy)
 
 
-def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintain_all_continues_after_an_outage(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     work, said = list_work(settings, []), list[str]()
     names = [str(target.name) for _, target in work]
     weather = Weather(names[1], names[1], names[3])
@@ -56,14 +56,14 @@ def test_each_table_is_maintained_once_servers_are_back(settings: Settings, monk
     assert "object store" in said[0]
 
 
-def test_without_patience_it_is_an_error_at_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maintain_all_raises_at_once_without_a_retry_policy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     work = list_work(settings, [])
     monkeypatch.setattr(maintaining, "maintain_table", Weather(str(work[0][1].name)).maintain_table)
     with pytest.raises(UnavailableError, match="object store"):
         maintain(settings, work, retry_policy=None)
 
 
-def test_a_catalog_that_is_away_is_waited_for(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_existing_retries_an_outage_of_the_catalog(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     failures, said = iter([UnavailableError("the catalog does not answer: refused")]), list[str]()
 
     def find(settings: Settings) -> object:

@@ -17,7 +17,7 @@ from headrace.spec.model.pipeline import TableName
 ONE, OTHER = TableName("marts", "one"), TableName("marts", "other")
 
 
-def test_claimed_tables_are_given_back_one_by_one(tmp_path: Path) -> None:
+def test_claims_release_tables_one_by_one(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [ONE, OTHER]) as claims:
         assert read_claims(settings, "shelf") == {ONE, OTHER}
@@ -46,7 +46,7 @@ with replay_lock(settings, "shelf"), claim_tables(settings, "shelf", [TableName(
 """
 
 
-def test_a_replay_that_died_claims_nothing(tmp_path: Path) -> None:
+def test_claims_of_a_killed_replay_are_void(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", DYING, str(tmp_path)], check=False).returncode == 9
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     assert [path.name for path in (settings.home / "locks").iterdir() if "shelf" in path.name], "it had claimed"

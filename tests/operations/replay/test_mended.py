@@ -36,7 +36,7 @@ def read(path: Path, *lines: str) -> dict[str, dict[tuple[int, int], bytes]]:
     return read_lines(path, encode=lambda stream, event: f"{stream} {sorted(event)}".encode())
 
 
-def test_lines_that_are_not_touched_give_the_same_bytes(tmp_path: Path) -> None:
+def test_read_lines_returns_the_bytes_of_unchanged_lines(tmp_path: Path) -> None:
     values = [b'{"name": "\xc3\xa9"', b"\xff\x00", b""]
     lines = to_lines(refused(*values))
     assert [sorted(json.loads(line).keys() & {"text", "base64"}) for line in lines] == [["text"], ["base64"], ["text"]]
@@ -44,7 +44,7 @@ def test_lines_that_are_not_touched_give_the_same_bytes(tmp_path: Path) -> None:
     assert found == {"shelf.things": {(0, index): value for index, value in enumerate(values)}}
 
 
-def test_an_event_is_encoded_as_its_stream_has_it(tmp_path: Path) -> None:
+def test_read_lines_encodes_an_event_in_the_streams_format(tmp_path: Path) -> None:
     line = json.dumps({"stream": "shelf.things", "partition": 1, "offset": 7, "event": {"b": 1, "a": 2}})
     assert read(tmp_path / "events.jsonl", line) == {"shelf.things": {(1, 7): b"shelf.things ['a', 'b']"}}
 
@@ -64,7 +64,7 @@ def test_an_event_is_encoded_as_its_stream_has_it(tmp_path: Path) -> None:
         ('{"stream": "s", "partition": 0, "offset": 1, "event": []}', "can't encode event"),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, says: str) -> None:
+def test_read_lines_names_an_invalid_line(tmp_path: Path, line: str, says: str) -> None:
     good = '{"stream": "s", "partition": 0, "offset": 0, "text": ""}'
     with pytest.raises(SettingsError, match=says) as error:
         read(tmp_path / "mended.jsonl", good, line)

@@ -10,7 +10,7 @@ from headrace.landing.plan import Bounds
 from headrace.operations.replay.ranges import HeldOffsets, ranges_to_replay
 
 
-def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:
+def test_ranges_to_replay_cover_the_window_in_kafka_and_in_the_lake() -> None:
     ranges = ranges_to_replay(
         "things",
         {0: 100, 1: 100, 2: 50, 3: 10},
@@ -26,12 +26,12 @@ def test_a_range_has_what_kafka_and_the_lake_have_of_the_window() -> None:
     )
 
 
-def test_what_lands_meanwhile_is_not_in_it() -> None:
+def test_ranges_to_replay_end_at_the_landed_offsets() -> None:
     ranges = ranges_to_replay("things", {0: 5}, {0: Bounds(0, 900)}, first={0: 2}, after={}, held={})
     assert ranges == (Range("things", 0, 2, 5),)
 
 
-def test_a_gap_names_the_offsets_of_every_partition() -> None:
+def test_ranges_to_replay_raise_a_gap_with_the_offsets_of_every_partition() -> None:
     bounds = {0: Bounds(10, 50), 1: Bounds(20, 50)}
     with pytest.raises(GapError, match=r"offsets 3 to 9 of partition 0, offsets 4 to 5 of partition 1, which"):
         ranges_to_replay(
@@ -39,6 +39,6 @@ def test_a_gap_names_the_offsets_of_every_partition() -> None:
         )
 
 
-def test_a_topic_that_was_made_again_is_refused() -> None:
+def test_ranges_to_replay_raise_if_the_topic_is_shorter_than_the_ledger() -> None:
     with pytest.raises(TopicResetError, match="ends at offset 7, but offsets up to 9 were landed"):
         ranges_to_replay("things", {0: 10}, {0: Bounds(0, 7)}, first={}, after={}, held={})

@@ -71,7 +71,7 @@ def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
     replay_lake.lake.table("raw.things").delete(f"kafka_partition = {at.partition} AND kafka_offset = {at.offset}")
 
 
-def test_a_window_is_read_again_and_landing_goes_on(lake: Lake, spark: SparkSession) -> None:
+def test_replay_corrects_a_window_and_landing_continues(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark)
     replay_lake.send([thing(each) for each in range(10)])
     replay_lake.send([thing(10, n=BIG), b"{broken", thing(12, n=BIG)])
@@ -111,7 +111,7 @@ def test_a_window_is_read_again_and_landing_goes_on(lake: Lake, spark: SparkSess
     assert actions(replay_lake)[0] == "increment"
 
 
-def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSession) -> None:
+def test_replay_keeps_rows_of_an_earlier_topic(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark, tables=0)
     replay_lake.send([thing(0), thing(1), b"{broken", thing(3)])
     replay_lake.land()
@@ -140,7 +140,7 @@ def test_rows_of_an_earlier_topic_stay_as_they_are(lake: Lake, spark: SparkSessi
     assert (verified.missing, verified.doubled, verified.waiting) == (0, 0, 0)
 
 
-def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> None:
+def test_replay_runs_beside_landing(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark, tables=0)
     replay_lake.send([thing(each) for each in range(20)])
     replay_lake.land()
@@ -181,7 +181,7 @@ def test_it_is_replayed_while_messages_land(lake: Lake, spark: SparkSession) -> 
     assert all(row["name"] for row in replay_lake.rows("raw.things", "name"))
 
 
-def test_what_kafka_no_longer_has_is_named(lake: Lake, spark: SparkSession) -> None:
+def test_replay_names_offsets_that_kafka_no_longer_has(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark, tables=2)
     replay_lake.send([thing(each) for each in range(8)])
     replay_lake.land()
@@ -201,7 +201,7 @@ def test_what_kafka_no_longer_has_is_named(lake: Lake, spark: SparkSession) -> N
     assert anew.streams == ()
 
 
-def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
     replay_lake = ReplayLake(lake, spark, tables=1)
     replay_lake.send([thing(1), thing(2, n=BIG), b"{broken", b"{hopeless", thing(5, n=5000)])
     replay_lake.land()
@@ -246,7 +246,7 @@ def test_what_was_refused_is_mended_and_replayed(lake: Lake, spark: SparkSession
     assert replay_lake.replay(ReplayRequest(quarantined=True)).rebuilds == ()
 
 
-def test_what_waited_too_long_for_its_commit_is_read_again(
+def test_replay_reads_again_if_staged_files_are_too_old(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a machine slept: maintenance may have removed the files."""
@@ -268,7 +268,7 @@ def test_what_waited_too_long_for_its_commit_is_read_again(
     replay_lake.check(landed=5, refused=0)
 
 
-def test_every_step_waits_for_servers_that_are_away(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_retries_outages_in_every_step(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also between the commit and the quarantine's: what was committed is found, and not taken for another's."""
     replay_lake = ReplayLake(lake, spark, tables=1)
     replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])

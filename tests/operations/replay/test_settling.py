@@ -45,7 +45,7 @@ def held(table: Table) -> Sequence[tuple[str, int, str]]:
     return sorted((row["stream"], row["offset"], row["reason"]) for row in table.scan().to_arrow().to_pylist())
 
 
-def test_it_is_settled_once(tmp_path: Path) -> None:
+def test_flush_replayed_commits_a_settlement_once(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     catalog = open_catalog(settings)
     quarantine = open_quarantine(catalog, settings)
@@ -66,7 +66,7 @@ def test_it_is_settled_once(tmp_path: Path) -> None:
     assert held(flush_replayed(catalog, quarantine, "a", nothing)) == [("a", 1, "landed since"), ("b", 0, "other")]
 
 
-def test_maintenance_leaves_what_a_replay_has_still_to_settle(tmp_path: Path) -> None:
+def test_maintenance_keeps_the_files_of_a_pending_settlement(tmp_path: Path) -> None:
     """A replay that died after its commit: the quarantine does not refer to its files yet, for however long."""
     settings = replace(load_settings(flags={}, environ={}, folder=tmp_path), maintain_grace_minutes=0)
     catalog = open_catalog(settings)
