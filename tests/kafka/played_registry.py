@@ -1,4 +1,4 @@
-"""A schema registry that a test plays, with the answers of the Confluent API."""
+"""A fake schema registry with the Confluent API."""
 
 from __future__ import annotations
 

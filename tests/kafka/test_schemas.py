@@ -1,4 +1,4 @@
-"""What a registry is asked, and what becomes of its answers."""
+"""Requests of the registry client, and how it handles responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_registry_raises_on_a_schema_that_is_not_avro() -> None:
 
 
 def test_registry_inlines_referenced_schemas() -> None:
-    """Named types may be schemas of their own subjects, and those may refer to further ones."""
+    """Named types may be schemas of their own subjects, which may reference further schemas."""
     country = {"type": "enum", "name": "Country", "symbols": ["DE", "AT"]}
     address = {
         "type": "record",

@@ -1,4 +1,4 @@
-"""How far topics reach, as a broker tells it that ends meanwhile."""
+"""Offsets of topics from a broker that is shutting down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.kafka.topics import list_bounds
 
 
 class Admin:
-    """Gives one answer after the other; None is one that never comes."""
+    """Returns one response after the other; None is a response that never arrives."""
 
     def __init__(self, *answers: int | None) -> None:
         self._answers = iter(answers)

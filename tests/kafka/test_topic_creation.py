@@ -1,4 +1,4 @@
-"""Topics exist before they are needed: the first message or the first command makes them, with their stream's partitions."""
+"""Topics exist before they are needed: the first message or the first command creates them with their stream's partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes as Debezium writes them, in Avro with a registry's ids and in JSON with their schema."""
+"""Change events as Debezium writes them: Avro with schema ids, and JSON with inline schemas."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ VARIABLE = "io.debezium.data.VariableScaleDecimal"
 
 @dataclass(frozen=True)
 class Kind:
-    """A column's type as both wires say it; `connect` has Connect's type and whatever belongs to it."""
+    """A column's type in both formats. `connect` has Kafka Connect's type and its parameters."""
 
     avro: Any
     connect: Mapping[str, Any]
 
 
 def kind(avro: Any, connect: str, name: str | None = None, **more: Any) -> Kind:
-    """Return a type; the name that Connect has for it stands in Avro's schema as a note."""
+    """Return a type. Connect's name for it is an annotation in the Avro schema."""
     if name is None:
         return Kind(avro, {"type": connect, **more})
     said = avro if isinstance(avro, dict) else {"type": avro}
@@ -90,7 +90,7 @@ TRANSACTION = {"id": TEXT, "total_order": LONG, "data_collection_order": LONG}
 
 @dataclass(frozen=True)
 class Table:
-    """A table of Postgres, by the columns that its changes have; all but `id` may be null."""
+    """A table of Postgres, by the columns of its change events. All but `id` are nullable."""
 
     columns: Mapping[str, Kind]
 
@@ -130,7 +130,7 @@ class Table:
         return Stream("things", "things", 1, "debezium", columns, TableName("raw", "things"))
 
     def framed(self, event: Mapping[str, Any], *, schema_id: int) -> bytes:
-        """Return the change in Avro; days and moments are the numbers that they are stored as."""
+        """Return the change in Avro, with days and timestamps as numbers."""
         out = io.BytesIO()
         plain = self.avsc.replace('"logicalType": "t', '"ignored": "t').replace('"logicalType": "date"', '"ignored": "date"')
         fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(plain)), event)
@@ -156,7 +156,7 @@ def change(after: Mapping[str, Any] | None, *, before: Mapping[str, Any] | None 
 
 
 class Schemas(Registry):
-    """A registry that has these schemas and is never away."""
+    """A registry with these schemas that is always available."""
 
     def __init__(self, *tables: Table) -> None:
         self._tables = tables

@@ -1,4 +1,4 @@
-"""Spark's part in landing without Spark: tasks run one after the other in this process, with its environment."""
+"""A stand-in for Spark in landing: runs tasks one after the other in this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InlineSpark:
-    """Stands for a SparkContext with two cores, and for the session that has it."""
+    """Stands in for a SparkContext with two cores, and for its session."""
 
     defaultParallelism = 2  # noqa: N815, as Spark calls it
 

@@ -46,12 +46,12 @@ _AVRO: dict[str, Any] = {
     "timestamp_ntz": {"type": "long", "logicalType": "local-timestamp-micros"},
 }
 _IN_BLOCKS: tuple[PrimitiveName, ...] = ("boolean", "int", "long", "float", "double", "date", "timestamp", "string", "binary")
-"""What Avro messages may hold that are decoded many at once, beside structs and arrays of these."""
+"""The types, beside structs and arrays of them, that Avro block decoding supports."""
 
 
 @dataclass(frozen=True)
 class RandomTypes:
-    """Draws column types; `in_blocks` leaves out what keeps Avro messages from being decoded many at once."""
+    """Draws column types. `in_blocks` excludes types that Avro block decoding does not support."""
 
     random: Random
     in_blocks: bool = False
@@ -62,7 +62,7 @@ class RandomTypes:
         )
 
     def type(self, *, depth: int, nested: bool = True) -> ColumnType:
-        """Draw a type, on the first level mostly one that holds others."""
+        """Draw a type. On the first level, most types are nested."""
         drawn = self.random.random()
         if nested and depth < _DEPTH and drawn < (0.8 if depth == 0 else 0.45):
             if drawn < (0.45 if depth == 0 else 0.25):
@@ -78,7 +78,7 @@ class RandomTypes:
 
 
 def random_row(columns: tuple[Column, ...], random: Random) -> dict[str, Any]:
-    """Draw a value for each column, null in a third of the optional ones. Maps are dictionaries."""
+    """Draw a value for each column; a third of the optional ones are null. Maps are dictionaries."""
     return {
         column.name: None if not column.required and random.random() < 0.34 else random_value(column.type, random)
         for column in columns
@@ -122,7 +122,7 @@ def _primitive(name: PrimitiveName, random: Random) -> Any:
 
 
 def as_json(columns: tuple[Column, ...], row: dict[str, Any], random: Random) -> bytes:
-    """Return a message; an optional field that is null is written as null or left out."""
+    """Return a message. A null of an optional field is written or omitted."""
     return json.dumps(_json_struct(columns, row, random)).encode()
 
 
@@ -161,7 +161,7 @@ def _avro_record(columns: tuple[Column, ...], names: Iterator[int]) -> dict[str,
 
 
 def _optional(column: Column, names: Iterator[int]) -> Any:
-    """Return the column's type, with null before it or after it by turns where it is optional."""
+    """Return the column's type; for optional columns, null is alternately the first and the second branch."""
     kind = _avro(column.type, names)
     if column.required:
         return kind
@@ -191,7 +191,7 @@ def as_avro(schema: str, rows: list[dict[str, Any]]) -> list[bytes]:
 
 
 def as_arrow_row(columns: tuple[Column, ...], row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row as pyarrow takes it: a map is a list of pairs."""
+    """Return the row for pyarrow: a map is a list of pairs."""
     return {column.name: _as_arrow(column.type, row[column.name]) for column in columns}
 
 
@@ -208,7 +208,7 @@ def _as_arrow(kind: ColumnType, value: Any) -> Any:
 
 
 def required_paths(columns: tuple[Column, ...], row: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Return the way to each required field that the row has below a struct, in structs alone."""
+    """Return the path of each required field that the row has inside structs only."""
     found: list[tuple[str, ...]] = []
     for column in columns:
         if column.required:
@@ -219,6 +219,6 @@ def required_paths(columns: tuple[Column, ...], row: dict[str, Any]) -> list[tup
 
 
 def without(row: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-    """Return the row with null at this place."""
+    """Return the row with null at this path."""
     name, *rest = path
     return {**row, name: without(row[name], tuple(rest)) if rest else None}

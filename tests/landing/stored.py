@@ -1,4 +1,4 @@
-"""Record batches as a broker stores them, made by hand."""
+"""Hand-made record batches, as a broker stores them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST = 2**62
 
 @dataclass(frozen=True)
 class Stored:
-    """A record to be stored; its offset and time are relative to its batch's."""
+    """A record to store. Its offset and time are relative to its batch."""
 
     value: bytes | None
     offset: int
@@ -54,7 +54,7 @@ def records_of(values: Sequence[bytes | None]) -> list[Stored]:
 def batch_of(
     records: Sequence[Stored], *, base_offset: int = 0, start: int = 0, end: int = LAST, partition: int = 0, times: int = MOMENT
 ) -> RecordBatch:
-    """Return a batch as it is after it was fetched and split."""
+    """Return a batch as it is after fetching and splitting."""
     return RecordBatch(
         partition=partition,
         base_offset=base_offset,
@@ -95,7 +95,7 @@ def store_marker(*, base_offset: int, producer: int, commit: bool, time: int = 0
 def _compress(codec: int, body: bytes) -> bytes:
     if codec == GZIP:
         return gzip.compress(body)
-    if codec == XERIAL:  # as Java's clients do it
+    if codec == XERIAL:  # as Java clients send it
         half = len(body) // 2
         blocks = [pa.Codec("snappy").compress(part, asbytes=True) for part in (body[:half], body[half:])]
         framed = b"".join(struct.pack(">i", len(block)) + block for block in blocks)

@@ -44,7 +44,7 @@ def decoder_for(stream: Stream) -> Decoder:
 
 
 def rows_of(decoded: Decoded) -> list[dict[str, Any]]:
-    """Return the decoded rows; each message is a row or refused, never both and never neither."""
+    """Return the decoded rows. Each message is either a row or refused."""
     return [{name: column[index].as_py() for name, column in decoded.columns.items()} for index in range(len(decoded.rows))]
 
 
@@ -67,7 +67,7 @@ def decode(stream: Stream, values: Sequence[bytes | None]) -> tuple[list[dict[st
 
 
 def decode_stored(decoder: Decoder, values: Sequence[bytes | None], *, key: bytes | None = None) -> Block | None:
-    """Return what becomes of the values if they are stored records of one batch."""
+    """Return the decoded values, as stored records of one batch."""
     return decoder.decode_block([batch_of([Stored(value, offset, key=key) for offset, value in enumerate(values)])])
 
 

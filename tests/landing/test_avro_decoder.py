@@ -1,4 +1,4 @@
-"""Avro messages: many at once and one by one give the same, and damage never becomes a wrong row."""
+"""Avro messages: block decoding and single decoding agree, and damage never becomes a wrong row."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def encode(avsc: str, event: dict[str, Any]) -> bytes:
 
 
 def zigzag(number: int, *, pad: int = 0) -> bytes:
-    """Return Avro's encoding of a whole number; with `pad` it is longer than it has to be."""
+    """Return Avro's encoding of an integer. With `pad` it is longer than necessary."""
     rest = (number << 1) ^ (number >> 70)
     out = bytearray()
     while rest > 0x7F:
@@ -115,7 +115,7 @@ def test_a_bad_message_is_refused_with_its_reason(value: bytes | None, reason: s
 
 
 def test_a_message_that_lacks_what_the_next_has_too_much() -> None:
-    """Joined they are two good messages, so only their borders tell."""
+    """Concatenated they are two valid messages, so only their borders reveal the damage."""
     first, second = event(1), event(2)
     values: list[bytes | None] = [event(0), first[:-2], first[-2:] + second, event(3)]
     rows, bad = decode(avro_stream(LINEAGE), values)
@@ -282,7 +282,7 @@ def test_what_was_encoded_comes_back(wanted: list[dict[str, Any]]) -> None:
 
 @given(st.lists(flat_events, min_size=1, max_size=5))
 def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -> None:
-    """Else every batch would go the slow way, and the tests that compare both ways would compare one with itself."""
+    """Otherwise every batch would take the slow path, and the tests that compare both paths would compare one with itself."""
     decoder = AvroDecoder(FLAT, schema=schema_of(avro_stream(FLAT)))
     values = [encode(FLAT, one) for one in wanted]
     assert decoder._decode_values(values) is not None
@@ -291,7 +291,7 @@ def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -
 
 
 def read_strictly(avsc: str, value: bytes) -> dict[str, Any] | None:
-    """Return what fastavro reads from a whole message, or None if it can't, or if bytes are left."""
+    """Return what fastavro reads from a message, or None if it fails or leaves bytes."""
     plain = avsc.replace('"logicalType"', '"ignored"')
     stream = io.BytesIO(value)
     try:
@@ -353,7 +353,7 @@ def test_no_bytes_fail_a_batch(values: list[bytes]) -> None:
 
 
 def test_fields_of_records_are_found_by_name() -> None:
-    """The table's struct has its fields in another order, and one more: columns that came later stand at its end."""
+    """The table's struct has its fields in another order, and an additional one at its end."""
 
     def stream_of(*names: str) -> Stream:
         fields = [{"name": name, "type": "int"} for name in names]

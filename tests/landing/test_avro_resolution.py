@@ -1,4 +1,4 @@
-"""Avro's schema resolution: what was written with one schema and is read with another."""
+"""Avro's schema resolution: messages written with one schema and read with another."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def encode(schema: dict[str, Any], event: dict[str, Any]) -> bytes:
 def read(
     writer: dict[str, Any], reader: dict[str, Any], *events: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[int, str]]:
-    """Return the rows and the reasons; what is decoded at once has to be what is decoded one by one."""
+    """Return the rows and the reasons. Block decoding must equal single decoding."""
     table = schema_of(avro_stream(json.dumps(reader)))
     resolution = resolve(json.dumps(writer), json.dumps(reader))
     decoder = AvroDecoder("", schema=table, resolution=resolution)
@@ -65,7 +65,7 @@ def read(
 
 
 def read_one(writer: Any, reader: Any, value: Any) -> Any:
-    """Return what a field's value becomes, alone and inside of an array, a map and a record."""
+    """Return a field's resolved value, alone and inside an array, a map and a record."""
     (row,), bad = read(record(field("x", writer)), record(field("x", reader)), {"x": value})
     assert bad == {}
     for wrapper, wrapped in (("items", [value]), ("values", {"k": value})):
@@ -268,7 +268,7 @@ def test_a_registered_text_that_is_no_record_is_a_mismatch(text: str) -> None:
 
 
 def test_evolved_schemas_are_decoded_in_blocks() -> None:
-    """Else every message of an older or newer schema would take many times as long, and nothing would tell."""
+    """Otherwise every message of an older or newer schema would decode much slower, and no other test would notice."""
     inner = record(field("x", "int"), field("gone", "string"), name="In")
     writer = record(field("in", ["null", inner]), field("old", "int"), field("b", ["string", "null"]), field("t", MILLIS))
     wanted = record(field("y", "double", aliases=["x"]), field("z", "string", default="z"), name="In")
@@ -303,7 +303,7 @@ values_of = {
 
 @given(st.data())
 def test_fastavro_resolves_alike(data: st.DataObject) -> None:
-    """Of random pairs of schemas, fastavro's own resolution says what each value becomes."""
+    """For random pairs of schemas, fastavro's own resolution gives the expected values."""
     names = data.draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=5, unique=True))
     kinds = {name: data.draw(st.sampled_from(PRIMITIVES)) for name in names}
     nullable = {name: data.draw(st.booleans()) for name in names}
@@ -327,7 +327,7 @@ def test_fastavro_resolves_alike(data: st.DataObject) -> None:
     try:
         resolve(json.dumps(writer), json.dumps(reader))
     except MismatchError:
-        # Where no message can be resolved fastavro refuses at least one that has no null.
+        # If no message can be resolved, fastavro refuses at least one without a null.
         whole = encode(writer, {name: data.draw(values_of[kinds[name]]) for name in names})
         with pytest.raises(Exception, match=r"(?i)mismatch"):
             read_whole(io.BytesIO(whole))
@@ -358,7 +358,7 @@ NOTHING = {"type": "fixed", "name": "Nothing", "size": 0}
 )
 @pytest.mark.parametrize("inside", ["field", "union", "record", "map"])
 def test_an_array_whose_items_take_no_bytes_is_refused(items: Any, inside: str) -> None:
-    """A message of eight bytes could hold a worker for years, and with it every stream."""
+    """A message of eight bytes could block a worker for years, and with it every stream."""
     array = {"type": "array", "items": items}
     kinds = {"field": array, "union": ["null", array], "record": record(field("in", array), name="In")}
     kind = kinds.get(inside, {"type": "map", "values": array})

@@ -1,4 +1,4 @@
-"""Changes in every form: several schemas in one topic, Avro and JSON alike, and nothing lost that does not fit."""
+"""Change events in every form: several schemas per topic, Avro and JSON; rows that do not fit are never lost."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ ORDERS = Table({"id": INT, "total": decimal(10, 2), "note": TEXT})
 
 
 def decoder(table: Table, *schemas: Table) -> ChangesDecoder:
-    """Return a decoder for the table of `table`; the registry has the schemas from 1 on."""
+    """Return a decoder for the table of `table`. The registry has the schemas from id 1 on."""
     return ChangesDecoder(schema=schema_of(table.stream), registry=Schemas(*(schemas or (table,))))
 
 
 def decode(how: ChangesDecoder, values: list[bytes | None]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-    """Return the rows and the reasons by message: each message is one of both, and rows come in order."""
+    """Return the rows, and the reasons by message. Each message is in one of both, and rows keep their order."""
     decoded = how.decode(values)
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
     assert list(decoded.rows) == sorted(decoded.rows)
@@ -125,7 +125,7 @@ wide_rows = st.fixed_dictionaries(
 
 
 def as_landed(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a row as the table has it: days and moments are what they mean."""
+    """Return a row with days and timestamps as values of the table's types."""
     if row is None:
         return None
     landed = dict(row)
@@ -137,7 +137,7 @@ def as_landed(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def comparable(value: Any) -> Any:
-    """Return a value that equals itself, also where it is no number."""
+    """Return a value that equals itself, even if it is NaN."""
     return repr(value) if not isinstance(value, dict) else {name: comparable(each) for name, each in value.items()}
 
 
@@ -155,7 +155,7 @@ def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | Non
 @settings(max_examples=20)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=3))
 def test_changes_are_decoded_many_at_once(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
-    """Else it would be ten times slower, and nothing would tell."""
+    """Otherwise decoding would be ten times slower, and no other test would notice."""
     plain = Table({name: each for name, each in WIDE.columns.items() if name not in ("opens", "moment")})
     rows = [{name: value for name, value in (row or {"id": 1}).items() if name in plain.columns} for row, _ in pairs]
     values = [plain.framed(change(row, lsn=lsn), schema_id=1)[5:] for lsn, row in enumerate(rows)]
@@ -233,7 +233,7 @@ def test_a_decimal_with_too_many_digits_is_refused_alone(digits: bytes) -> None:
 
 
 def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
-    """They are searched for by halves, and halves of nested columns are easy to get wrong."""
+    """Bad values are found by bisection, and bisecting nested columns is easy to get wrong."""
     table = Table({"id": INT, "total": decimal(10, 2), "tags": TEXTS, "words": PAIRS})
 
     def row(number: int) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def test_a_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted
 
 
 def test_a_map_and_a_narrower_table_of_long_ago() -> None:
-    """A table that has grown takes what was written before it did."""
+    """A table that has grown accepts older messages."""
     grown = Table({"id": LONG, "total": decimal(20, 2), "note": TEXT, "ratio": DOUBLE, "words": PAIRS})
     old = Table({"id": INT, "total": decimal(10, 2), "ratio": FLOAT, "words": PAIRS})
     row = {"id": -5, "total": Decimal("-1.50"), "ratio": 0.5, "words": {"a": "b", "c": None}}
@@ -331,7 +331,7 @@ def test_a_registry_is_asked_once_for_each_schema() -> None:
 
 @pytest.mark.parametrize("status", [404, 500, 503])
 def test_a_registry_that_is_away_is_worth_trying_again(status: int) -> None:
-    """A web server that is no registry says 404 too, and then nothing is refused for it."""
+    """A web server that is not a registry also responds 404, and no message may be refused for that."""
     with play_registry() as server:
         server.status = status
         with pytest.raises(UnavailableError, match=str(status)):
@@ -347,7 +347,7 @@ def test_a_registry_that_is_away_is_worth_trying_again(status: int) -> None:
 
 
 def test_changes_are_resolved_to_the_streams_own_schema() -> None:
-    """Its types, aliases and defaults count; what it does not name lands as the message's schema has it."""
+    """Its types, aliases and defaults apply; other fields keep the types of the message's schema."""
     file = Table({"key": LONG, "total": DOUBLE, "note": BYTES, "state": TEXT})
     aliased = file.avsc.replace('{"name": "key",', '{"name": "key", "aliases": ["id"],')
     aliased = aliased.replace(
@@ -370,7 +370,7 @@ def test_changes_are_resolved_to_the_streams_own_schema() -> None:
 
 
 def test_a_default_that_connect_wrote_is_not_filled_in() -> None:
-    """It is the database's default, or a placeholder such as 1970 for `now()`; a column that was dropped is null."""
+    """It is the database's default, or a placeholder such as 1970 for `now()`; a dropped column is null."""
     file = Table({"id": INT, "stock": INT})
     kind = '{"type": "int", "connect.default": 5}'
     avsc = file.avsc.replace('{"name": "stock", "type": ["null", "int"]}', f'{{"name": "stock", "type": {kind}, "default": 5}}')

@@ -42,7 +42,7 @@ def test_log_files_replaces_entries_of_a_retry(tmp_path: Path) -> None:
 
 
 def test_log_files_keeps_entries_of_another_application(tmp_path: Path) -> None:
-    """One that was taken over from wakes up and logs the checkpoint that its successor has committed."""
+    """An application that was taken over logs the checkpoint that its successor has committed."""
     log(tmp_path, "committed-two-0", batch="two")
     log(tmp_path, "late-one-0", batch="one")
     assert [entry.s3_key for entry in read_log(f"file://{tmp_path}")] == ["committed-two-0", "late-one-0"]

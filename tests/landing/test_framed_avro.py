@@ -1,4 +1,4 @@
-"""Avro with and without Confluent's frame in one topic, and messages that could be either."""
+"""Avro with and without Confluent framing in one topic, and ambiguous messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STRANGE = record(field("id", "long"), field("amount", "double"), name="Parcel")
 
 
 class Schemas(Registry):
-    """A registry with these schemas, from id 1 on; `away` makes it one that does not answer. `asked` counts requests."""
+    """A registry with these schemas, from id 1 on. `away` simulates an outage. `asked` counts requests."""
 
     def __init__(self, *schemas: str) -> None:
         self._texts = schemas
@@ -151,7 +151,7 @@ def test_a_frame_without_a_registry_says_so_and_what_to_do(is_certain: bool) -> 
 
 
 NUMBERS = record(field("a", "int"), field("b", "int"), field("c", "int"), field("d", "int"), field("e", "bytes"))
-"""Plain, a frame of schema 10 with five bytes after it is four zeros and five bytes."""
+"""As plain Avro, a frame of schema 10 with five bytes after it is four zeros and five bytes."""
 BOTH = frame(10, bytes([2, 4, 6, 8, 0]))
 
 
@@ -178,7 +178,7 @@ def test_framing_decides_what_reads_both_ways() -> None:
 
 
 def test_plain_messages_that_start_with_a_zero_stay_plain() -> None:
-    """Null comes first in most unions, so such messages are everyday; and the registry is not asked for each."""
+    """Null is the first branch of most unions, so such messages are common; they must not cost a registry request each."""
     avsc = record(field("a", ["null", "int"]), field("b", ["null", "long"]), field("at", "long"), field("s", "string"))
     events = [{"a": None, "b": None, "at": 1_700_000_000_000 + number, "s": "x"} for number in range(5_000)]
     values: list[bytes | None] = [encode(avsc, event) for event in events]
@@ -281,7 +281,7 @@ INTEROP = json.dumps(
         ],
     }
 )
-"""The schema with which Avro's own implementations test each other."""
+"""The schema that Avro's own implementations use for interoperability tests."""
 EVENT: dict[str, Any] = {
     "intField": 12,
     "longField": 15_234_324,
@@ -328,14 +328,14 @@ JUNK += [{"type": "fixed", "name": "F"}, {"type": "record", "name": "R"}, {"type
 
 
 def places(node: Any) -> list[tuple[Any, Any]]:
-    """Return every place in a schema: what holds it, and its key or position there."""
+    """Return every position in a schema: its container, and its key or index there."""
     keys = list(node) if isinstance(node, dict) else list(range(len(node))) if isinstance(node, list) else []
     return [(node, key) for key in keys] + [place for key in keys for place in places(node[key])]
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.sampled_from(JUNK)), min_size=1, max_size=3))
 def test_no_registered_schema_fails_a_batch(hits: list[tuple[int, Any]]) -> None:
-    """A registry takes what producers send; a schema that is nonsense refuses its own messages and no others."""
+    """A registry accepts any schema from producers; an invalid one refuses only its own messages."""
     broken = json.loads(INTEROP)
     for at, instead in hits:
         found = places(broken)

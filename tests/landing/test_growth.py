@@ -1,4 +1,4 @@
-"""What becomes of a table when messages bring columns that it lacks."""
+"""Tables grow when messages bring columns that they lack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that breaks a task is quarantined alone; a stream that fails for another reason stops alone."""
+"""Isolation: a message that breaks a task is quarantined alone, and a stream that fails for another reason stops alone."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_split_isolated_raises_errors_that_no_message_causes() -> None:
 
 
 class Fragile:
-    """A decoder with a bug: it fails for messages that hold a text."""
+    """A decoder with a bug: it fails on messages that contain a text."""
 
     def __init__(self, decoder: Decoder, text: bytes) -> None:
         self._decoder, self._text = decoder, text
@@ -175,7 +175,7 @@ Shop = tuple[Lake, Pipeline, Callable[..., list[Sent]]]
 
 @pytest.fixture
 def shop(lake: Lake) -> Shop:
-    """A pipeline of two streams, and what sends numbers to one of them."""
+    """A pipeline of two streams, and a producer of numbers for one of them."""
     write_pipeline(lake, "shop", {"orders": "id INT NOT NULL, name STRING", "refunds": "id INT NOT NULL, name STRING"})
     for stream in ("orders", "refunds"):
         make_topic(lake.servers, f"{lake.topic}-{stream}", partitions=2)
@@ -194,7 +194,7 @@ def ids(lake: Lake, stream: str) -> list[int]:
 
 
 def run_once(lake: Lake, pipeline: Pipeline, lander: Lander | None = None) -> tuple[list[Batch], list[str]]:
-    """Land all there is as `headrace land --once` does, with tasks in this process; return the batches and what was said."""
+    """Land everything like `headrace land --once`, with tasks in this process. Return the batches and the reports."""
     batches: list[Batch] = []
     said: list[str] = []
     spark: Any = InlineSpark()
@@ -367,7 +367,7 @@ def test_an_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
 
 @pytest.mark.services
 def test_an_unauthorized_topic_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets that Kafka deleted after the plan: the broker refuses them, and gives the other topic."""
+    """Kafka deleted offsets after the plan: the broker refuses them, and still serves the other topic."""
     lake, pipeline, send = shop
     send("orders", *range(10))
     send("refunds", *range(10))

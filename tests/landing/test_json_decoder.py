@@ -1,4 +1,4 @@
-"""JSON becomes columns strictly: a value fits its column exactly, or its row is refused with a reason."""
+"""Decode JSON strictly: a value fits its column exactly, or its row is refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON = datetime(2026, 2, 24, 12, tzinfo=UTC)
 
 
 def decode_one(ddl: str, value: bytes | None, **options: Any) -> tuple[dict[str, Any] | None, str]:
-    """Decode one message between two good ones, which must not suffer."""
+    """Decode one message between two good ones, which must not be affected."""
     stream = json_stream(ddl, **options)
     rows, bad = decode(stream, [b"{}", value, b"{}"])
     assert set(bad) <= {1}
@@ -331,7 +331,7 @@ def test_a_batch_of_empty_lists(kind: str, text: str) -> None:
 
 
 def test_fields_of_structs_are_found_by_name() -> None:
-    """The table's struct has its fields in another order, and one more: columns that came later stand at its end."""
+    """The table's struct has its fields in another order, and an additional one at its end."""
     stream = json_stream("s STRUCT<new: INT, a: INT>, l ARRAY<STRUCT<new: INT, a: INT>>")
     table = schema_of(json_stream("s STRUCT<a: INT, gone: INT, new: INT>, l ARRAY<STRUCT<a: INT, gone: INT, new: INT>>"))
     decoded = decoder_of(stream, table).decode([b'{"s": {"new": 1, "a": 2}, "l": [{"new": 3, "a": 4}]}'])

@@ -1,4 +1,4 @@
-"""Whole batches through Kafka and Spark: what was sent is what the tables hold."""
+"""Whole batches through Kafka and Spark: the tables contain exactly the messages that were sent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UTC = timezone.utc
 
 
 def write_pipeline(lake: Lake, name: str, streams: dict[str, str], *, partitions: int = 2, extra: str = "") -> None:
-    """Write a pipeline of JSON streams, each with the columns that its DDL says."""
+    """Write a pipeline of JSON streams with the columns of their DDL."""
     folder = lake.folder / "pipelines" / name
     (folder / "schemas").mkdir(parents=True, exist_ok=True)
     lines = [f"name: {name}", "about: a test", "streams:"]
@@ -203,7 +203,7 @@ def test_landing_reads_added_partitions(lake: Lake, spark: SparkSession) -> None
 
 
 def test_landing_accepts_invalid_kafka_timestamps(lake: Lake, spark: SparkSession) -> None:
-    """A producer that sends microseconds where Kafka has milliseconds, into a table that is partitioned by them."""
+    """A producer sends microseconds instead of milliseconds, into a table that is partitioned by them."""
     topic = f"{lake.topic}-orders"
     write_pipeline(lake, "shop", {"orders": "id INT"}, partitions=1, extra="partition_by: [hours(kafka_timestamp)]")
     make_topic(lake.servers, topic, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
@@ -265,7 +265,7 @@ def test_an_emptied_partition_has_a_gap(lake: Lake, spark: SparkSession) -> None
 def test_landing_reports_offsets_deleted_between_plan_and_read(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tasks fail, the batch is worth trying again, and the next plan names the gap."""
+    """The tasks fail, the batch can be retried, and the next plan reports the gap."""
     admin = make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(10, seed=1))
     lander = lake.lander()
@@ -287,7 +287,7 @@ def test_landing_reports_offsets_deleted_between_plan_and_read(
 
 
 class Away:
-    """A catalog that is away for tables of one name: commits fail, and with `done` every second is done without an answer."""
+    """A catalog with an outage for tables of one name: commits fail; with `done`, every second one succeeds silently."""
 
     def __init__(self, catalog: Catalog, name: str, *, done: bool) -> None:
         self._catalog, self._name, self._done = catalog, name, done
@@ -310,7 +310,7 @@ class Away:
 def test_landing_survives_an_outage_of_the_catalog(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, done: bool
 ) -> None:
-    """With `done`, the last try came through and only its answer was lost: the same application finds out and goes on."""
+    """With `done`, the last try succeeded and only its response was lost: the same application finds it and continues."""
     monkeypatch.setattr(commit_module, "_TRIES", 2)
     make_topic(lake.servers, lake.topic)
     sent = produce(lake.servers, lake.topic, lineage_values(100, seed=1, bad_every=10))
@@ -331,7 +331,7 @@ def test_landing_survives_an_outage_of_the_catalog(
 
 
 class Late(Away):
-    """A catalog that carries out a commit that it gave no answer to, just before the next one that it answers."""
+    """A catalog that carries out a commit without a response, just before the next one that it responds to."""
 
     late: Callable[[], object] | None = None
 
@@ -373,7 +373,7 @@ def test_spark_sql_reads_landed_tables(lake: Lake, spark: SparkSession) -> None:
     spark.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
     spark.conf.set(f"spark.sql.catalog.{name}.warehouse", lake.settings().warehouse)
     for table in ("lineage.events", "metadata.quarantine"):
-        # The JDBC catalog would need a driver that is not among the jars; Hadoop's finds the same metadata by its name.
+        # The JDBC catalog would need a driver that is not among the jars; the Hadoop catalog finds the metadata by its name.
         where = local_path(lake.table(table).metadata_location)
         assert where
         shutil.copy(where, where.with_name("v1.metadata.json"))

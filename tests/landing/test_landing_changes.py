@@ -1,4 +1,4 @@
-"""A topic of changes through Kafka and Spark, while its table changes: the lake follows without a restart."""
+"""A topic of change events through Kafka and Spark while its table changes: the lake follows without a restart."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         sent = 0
 
         def send(*values: bytes | None) -> list[Batch]:
-            """Send messages, and land them with the application that has run all along."""
+            """Send messages, and land them with the application that is already running."""
             nonlocal sent
             produce(lake.servers, lake.topic, [each for value in values for each in (value, value)], partitions=2)
             sent += 2 * len(values)
@@ -65,7 +65,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
             return batches
 
         def rows() -> list[Any]:
-            """Return what partition 0 brought, in the order in which it came."""
+            """Return the rows of partition 0, in the order of their offsets."""
             found = [row for row in lake.rows("raw.orders") if row["kafka_partition"] == 0]
             found.sort(key=lambda row: row["kafka_offset"])
             return [None if row["after"] is None else {**row["after"], "op": row["op"]} for row in found]
@@ -78,7 +78,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
             *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "checkpoint_id")
         }
 
-        # Two schemas come at once, one of them in JSON: the table gets what both have, and takes up what was sent before.
+        # Two new schemas in one batch, one of them in JSON: the table gets the columns of both, and keeps older messages.
         two = {"id": 2**40, "total": Decimal("1234567890.50"), "note": None, "email": "a@b.c"}
         three = {"id": 3, "total": None, "note": "third", "weight": 0.5}
         batches = send(
@@ -109,7 +109,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         ]
         said.clear()
 
-        # What the table can't hold is set aside, with its reason; all others land, those of old schemas too.
+        # Messages that the table can't hold are quarantined with a reason; all others land, also those of old schemas.
         bad = IMPOSSIBLE.framed(change({"id": 4, "total": Decimal("1.2345"), "note": "n", "email": None}), schema_id=4)
         five = {"id": 5, "total": None, "remark": "renamed", "email": "e"}
         broken = FIRST.framed(change(one), schema_id=1)[:-4]
@@ -119,7 +119,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         grown = lander.land_batch(spark.sparkContext)
         assert grown is not None
         assert (grown.landed, grown.behind) == ((), 8)
-        # The application ends when the table has grown and nothing more: the next one goes on from there.
+        # The application is killed right after the table has grown: the next one continues from there.
         lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
         session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander, spark)
         send()
@@ -135,7 +135,7 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         assert quarantined[2]["reason"] == "unknown schema: the registry has no schema 99"
         assert any(line.startswith(f"shop.orders: messages go to the quarantine: {reason}") for line in said)
 
-        # A registry that is away is waited for: nothing is refused, nothing is lost.
+        # During an outage of the registry, landing retries: no message is refused or lost.
         registry.add(6, FIRST.avsc)
         registry.status = 503
         produce(lake.servers, lake.topic, [FIRST.framed(change(one), schema_id=6)] * 2, partitions=2)

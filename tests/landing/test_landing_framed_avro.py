@@ -1,4 +1,4 @@
-"""Framed and plain Avro through Kafka and Spark, into one table."""
+"""Framed and plain Avro through Kafka and Spark into one table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_framed_and_plain_messages_land_in_one_table(lake: Lake, spark: SparkSes
             registry.add(schema_id, avsc)
         produce(lake.servers, lake.topic, [*framed, plain], partitions=1)
         assert lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url).land_batch(spark.sparkContext) is not None
-        # What was refused for want of a registry is taken back, as the reason says.
+        # Messages that were refused without a registry are replayed, as their reason says.
         opened = open_lake(lake.settings(HEADRACE_REGISTRY_URL=registry.url), pipeline, spark)
         replay(
             ReplaySession(opened, KafkaServers(lake.servers)), ReplayRequest(quarantined=True), dry_run=False, retry_policy=None

@@ -1,4 +1,4 @@
-"""Random schemas with nested nullability: messages are decoded and written, and every engine reads the same values back."""
+"""Random schemas with nested nullability: every engine reads back the values that were decoded and written."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _N = Column("n", Primitive("long"), required=True)
 
 @dataclass
 class Warehouse:
-    """Tables of random schemas, and what each must hold."""
+    """Tables of random schemas, and their expected rows."""
 
     settings: Settings
     catalog: Catalog
@@ -77,7 +77,7 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A stream of random columns, the rows that were sent, and what they were decoded to."""
+    """A stream of random columns, the rows that were sent, and the decoded rows."""
 
     stream: Stream
     rows: Sequence[Mapping[str, Any]]
@@ -85,7 +85,7 @@ class Drawn:
 
 
 def draw(number: int, *, columns: int, rows: int, seed: int) -> Drawn:
-    """Draw columns and rows; by the number, they are sent as JSON, as Avro, or as Avro that is decoded in a block."""
+    """Draw columns and rows. The number decides whether they are sent as JSON, Avro, or Avro that decodes as a block."""
     random = Random(f"{seed}-{number}")
     in_blocks = number % 3 == 2
     chosen = (_N, *RandomTypes(random, in_blocks=in_blocks).columns(columns))
@@ -106,7 +106,7 @@ def draw(number: int, *, columns: int, rows: int, seed: int) -> Drawn:
 
 
 def fill(folder: Path, *, tables: int, columns: int, rows: int, seed: int) -> Warehouse:
-    """Make tables of random columns from messages in JSON and in Avro."""
+    """Create tables of random columns from messages in JSON and in Avro."""
     settings = load_settings(flags={}, environ={}, folder=folder)
     warehouse = Warehouse(settings, open_catalog(settings), {})
     for number in range(tables):
@@ -116,7 +116,7 @@ def fill(folder: Path, *, tables: int, columns: int, rows: int, seed: int) -> Wa
 
 
 def check_files(folder: Path, *, schemas: int, seed: int) -> None:
-    """Write a file for each of many schemas, and read it back, without a table around it."""
+    """Write and read back a file for each of many schemas, without a table."""
     for number in range(schemas):
         drawn = draw(number, columns=3, rows=2, seed=seed)
         schema = iceberg_schema(landed_columns(drawn.stream))
@@ -160,7 +160,7 @@ def check_duckdb(warehouse: Warehouse, *, at_once: int = 10) -> None:
 
 
 def check_others(warehouse: Warehouse, names: Sequence[str]) -> None:
-    """Compare what the other engines in this process read of some tables."""
+    """Compare what the other engines of this process read from some tables."""
     for name in names:
         truth = warehouse.truth[name]
         for engine, ask in IN_PROCESS.items():

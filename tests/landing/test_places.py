@@ -1,4 +1,4 @@
-"""Where a stream's files may lie, and which of them are surely its own."""
+"""The locations of a stream's files, and which files belong to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 1: which offsets a batch takes, and which task takes them."""
+"""Step 1: choose the offsets of a batch and assign them to tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ranges = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5) | st.in
 
 
 def offsets_of(some: list[Range]) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Return the offsets that some ranges cover, joined, by partition."""
+    """Return the offsets that ranges cover, merged, by partition."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for part in sorted(some, key=lambda part: (part.topic, part.partition, part.start)):
         if not part.size:
@@ -67,7 +67,7 @@ def test_limit_ranges_bounds_a_batch(some: list[Range], most: int) -> None:
 
 @given(st.dictionaries(st.integers(0, 20), st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))))
 def test_ranges_to_land_start_at_the_ledger(partitions: dict[int, tuple[int, int, int]]) -> None:
-    """Each partition has a low end, how far it was landed above that, and a high end above that."""
+    """Each partition has a low end, a landed offset at or above it, and a high end at or above that."""
     ledger = Ledger(offsets={key: low + landed for key, (low, landed, _) in partitions.items()})
     bounds = {key: Bounds(low, low + landed + left) for key, (low, landed, left) in partitions.items()}
     assert ranges_to_land("t", ledger, bounds) == tuple(

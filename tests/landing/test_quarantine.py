@@ -1,4 +1,4 @@
-"""Refused rows reach the quarantine once, whoever settles them and however often."""
+"""Refused rows reach the quarantine exactly once, whichever application flushes them and however often."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def quarantine(catalog: Catalog, tmp_path: Path) -> Table:
 
 
 def refuse(quarantine: Table, label: str, *offsets: int) -> str:
-    """Write a file of refused rows, and return where."""
+    """Write a file of refused rows, and return its path."""
     table_format = TableFormat(quarantine.schema(), quarantine.spec())
     files = TableFiles(table_format, folder=quarantine.location(), name=str(uuid.uuid4()))
     rows = [
@@ -65,7 +65,7 @@ def test_flush_quarantine_commits_files_of_several_streams_in_one_snapshot(catal
 
 
 def test_flush_quarantine_skips_files_that_a_successor_committed(catalog: Catalog, quarantine: Table) -> None:
-    """It was stopped between its commit and its settling; the successor settled for it and has since refused more."""
+    """It was stopped between its commit and its flush. The successor flushed for it and has refused more rows since."""
     stale = catalog.load_table(quarantine.name())
     old = Ledger(3, {0: 10}, quarantine_files=(refuse(quarantine, "p.a", 1),))
     new = Ledger(4, {0: 20}, quarantine_files=(refuse(quarantine, "p.a", 15),))
@@ -96,7 +96,7 @@ def test_flush_quarantine_commits_of_two_pipelines_at_once(catalog: Catalog, qua
 @pytest.mark.parametrize(
     ("ledger", "refused"),
     [
-        (Ledger(3, {0: 10}), set()),  # as it was left
+        (Ledger(3, {0: 10}), set()),  # unchanged
         (Ledger(3, {0: 5}, rollbacks=1), {(0, 7), (0, 9)}),
         (Ledger(3, {0: 5}), {(0, 7), (0, 9)}),  # a backup of the table was restored
         (Ledger(5, {0: 8}, rollbacks=1), {(0, 9)}),  # a batch later

@@ -1,4 +1,4 @@
-"""Step 2: ranges are read to their ends, whatever is between, and a reader can be used again after anything."""
+"""Step 2: ranges are read to their ends, whatever is in between, and the reader stays usable after any error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one chunk of the reader has."""
+    """The content of one chunk of the reader."""
 
     size: int
     values: list[bytes | None]

@@ -1,4 +1,4 @@
-"""Changes that a real Debezium wrote of storefront's products, while columns came, widened and became something else."""
+"""Change events of a real Debezium on storefront's products, while columns were added, widened and replaced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Schemas(Registry):
 
 
 def decoder(tmp_path: Path, columns: tuple[Column, ...] | None = None) -> ChangesDecoder:
-    """Return a decoder for a table that has these columns, or those of storefront's own file."""
+    """Return a decoder for a table with these columns, or with those of storefront's own file."""
     stream = load_pipeline("storefront", environ={}, folder=tmp_path).stream("products")
     schema = schema_of(stream if columns is None else type(stream)(**{**vars(stream), "columns": columns}))
     return ChangesDecoder(schema=schema, registry=Schemas("http://registry"))

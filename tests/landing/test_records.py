@@ -1,4 +1,4 @@
-"""Record batches become messages: whatever they carry, however they are stored, and only what was committed."""
+"""Turn record batches into messages, for any content and storage format, and drop uncommitted records."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_walk_records_skips_keys_headers_and_null_values() -> None:
 
 
 def test_frames_read_plain_and_keyed_records_in_one_pass() -> None:
-    """Else the tests that compare all ways would compare one with itself."""
+    """Otherwise the tests that compare both paths would compare one path with itself."""
     assert Frames().read([batch_of([Stored(b"a", 0), Stored(b"b", 1)])]) is not None
     assert Frames().read([batch_of([Stored(b"a", 0, key=b"k"), Stored(b"b", 1, key=b"")])]) is not None
     assert Frames().read([batch_of([Stored(b"a", 0, key=b"k"), Stored(b"b", 1)])]) is None

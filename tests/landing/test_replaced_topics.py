@@ -1,4 +1,4 @@
-"""A topic that was deleted and created again under the same name: nothing of it is skipped, and nothing is landed twice."""
+"""A topic that was deleted and created again under the same name: no message is skipped or landed twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages become the rows of the raw table and of the quarantine."""
+"""Turn messages into rows of the raw table and of the quarantine."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_split_bad_rows_raises_if_a_decoder_loses_or_doubles_a_message(rows: lis
 
 
 def test_quarantine_rows_escape_unpaired_surrogates_in_reasons() -> None:
-    """A registered schema can have such a name; the message would block its stream for good."""
+    """A registered schema can have such a name; the message would block its stream for ever."""
     schema = schema_to_pyarrow(iceberg_schema(QUARANTINE_COLUMNS))
     table = quarantine_rows(messages_of([b"x"]), {0: "\ud800 é"}, label="p.things", schema=schema, checkpoint_id=7)
     assert table["reason"].to_pylist() == ["\\ud800 é"]
@@ -117,7 +117,7 @@ def test_split_bad_rows_refuses_an_invalid_event_time(number: int) -> None:
 
 @pytest.mark.parametrize("timestamp", [-1, 2**62, 1_771_963_198_501_000_000])
 def test_split_bad_rows_leaves_an_invalid_timestamp_null(timestamp: int) -> None:
-    """Kafka takes any number from a producer; microseconds for milliseconds are the year 58,000."""
+    """Kafka accepts any number from a producer; microseconds instead of milliseconds are the year 58,000."""
     table, bad = split(json_stream("v INT"), [b'{"v":1}', b'{"v":2}'], timestamps=[1_771_963_198_501, timestamp])
     assert (table["kafka_timestamp"].to_pylist(), bad) == ([MOMENT, None], {})
 

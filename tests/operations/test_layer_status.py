@@ -1,4 +1,4 @@
-"""What is said of layer tables without Spark: rows, builds, how far behind they are, what failed."""
+"""The status of layer tables without Spark: rows, builds, freshness, failures."""
 
 from __future__ import annotations
 

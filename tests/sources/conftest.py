@@ -11,7 +11,7 @@ from headrace.spec.model.pipeline import Pipeline
 
 @pytest.fixture
 def weather(tmp_path: Path, request: pytest.FixtureRequest) -> Pipeline:
-    """The weather pipeline, copied so that its topic is this test's."""
+    """The weather pipeline, copied with a topic of this test."""
     name = "w" + re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[-60:]
     copy_pipeline("weather", target_name=name, folder=tmp_path)
     return load_pipeline(name, environ={}, folder=tmp_path)

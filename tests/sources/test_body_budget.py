@@ -1,4 +1,4 @@
-"""The budget of bodies counts bytes until they are out of memory."""
+"""The body budget counts bytes until they have left the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way from a real Postgres through Debezium to Kafka: every kind of change, once, whatever is killed."""
+"""Capture end to end, from a real Postgres through Debezium to Kafka: every change exactly once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SOME = 200
 
 @dataclass(frozen=True)
 class Shop:
-    """A pipeline that captures, the session that looks after it, and its database."""
+    """A pipeline with a capture, its capture session, and its database."""
 
     session: Capturing
     dsn: str
@@ -83,7 +83,7 @@ class Shop:
             return connection.execute(question.encode()).fetchall()
 
     def messages(self) -> list[bytes | None]:
-        """Return the values of all committed messages of the topic, partition after partition."""
+        """Return the values of all committed messages of the topic, by partition."""
         servers = find_servers(self.session.settings)
         assert servers is not None
         topic = self.session.pipeline.streams[0].topic
@@ -118,7 +118,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("capture")
-    flags = {"kafka.bootstrap_servers": broker, "services.secure": "true"}  # the registry asks for its password
+    flags = {"kafka.bootstrap_servers": broker, "services.secure": "true"}  # the registry requires a password
     made = load_settings(flags=flags, environ={}, folder=folder)
     made = with_own_ports(made)
     yield made
@@ -152,7 +152,7 @@ def shop(settings: Settings) -> Iterator[Shop]:
 
 
 def from_avro(settings: Settings) -> Callable[[bytes], dict[str, object]]:
-    """Return how a message is decoded with the schema that its first five bytes name."""
+    """Return the decoder of a message by the schema id in its first five bytes."""
     schemas: dict[int, object] = {}
 
     def decode(message: bytes) -> dict[str, object]:
@@ -245,7 +245,7 @@ def test_capture_survives_kills_of_connect_and_postgres(shop: Shop, settings: Se
     stop = threading.Event()
 
     def insert() -> None:
-        """Insert row after row, each in a transaction of its own, until both servers were killed and are back."""
+        """Insert rows, each in a transaction of its own, until both servers were killed and are back."""
         numbers = count(1000)
         while not stop.is_set():
             try:
@@ -286,7 +286,7 @@ def test_capture_survives_kills_of_connect_and_postgres(shop: Shop, settings: Se
         return sorted(int(str(row["id"])) for row in rows if isinstance(row, dict) and row["note"] == "once")
 
     wait_until(lambda: len(seen()) >= len(there), what="all rows", seconds=60, pause=0.5)
-    assert seen() == there  # none lost, none twice
+    assert seen() == there  # no row lost or duplicated
 
 
 def test_capture_survives_a_kill_of_the_registry(shop: Shop, settings: Settings) -> None:
@@ -334,13 +334,13 @@ def test_capture_in_json_is_reset_and_deleted(settings: Settings) -> None:
         assert (found.status.state, found.slot) == ("MISSING", None)
         session.look_after()
         session.look_after()
-        assert [line for line in shop.said if "nothing is captured" in line] == [shop.said[-1]]  # told once, and left alone
-        session.delete()  # once more does no harm
+        assert [line for line in shop.said if "nothing is captured" in line] == [shop.said[-1]]  # reported once
+        session.delete()  # idempotent
         assert shop.said[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
 
 
 def test_look_after_reports_and_restarts_a_failed_connector(shop: Shop, settings: Settings) -> None:
-    """Rights that are taken away make the snapshot fail; granted again, the next look brings the connector to life."""
+    """Revoked rights make the snapshot fail; once they are granted again, the next check restarts the connector."""
     session = replace(shop.session, report=shop.said.append)
     session.delete()
     shop.run("REVOKE SELECT ON orders FROM debezium")

@@ -1,4 +1,4 @@
-"""A value of Postgres and a value of the lake are the same where they are, and nowhere else."""
+"""Compare values of Postgres and the lake: equal values are equal, and different ones are not."""
 
 from __future__ import annotations
 

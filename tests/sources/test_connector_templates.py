@@ -1,4 +1,4 @@
-"""Templates of connectors: what is filled in, from where, and what follows from a pipeline's format."""
+"""Fill in connector templates, and choose their converters by the pipeline's format."""
 
 from __future__ import annotations
 

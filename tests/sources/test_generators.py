@@ -1,4 +1,4 @@
-"""Generators as they are loaded and run: neighbours, proportions, clocks, and when each event is due."""
+"""Load and run generators: imports, proportions, clocks, and pacing."""
 
 from __future__ import annotations
 

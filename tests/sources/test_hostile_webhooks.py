@@ -26,7 +26,7 @@ pytestmark = pytest.mark.services
 
 REQUESTS, WARM_UP = 10_000, 2_000
 GROWTH_BYTES = 24 * 1024 * 1024
-"""Below it is an allocator's breath; a process that kept one body in a hundred would be far above."""
+"""The noise of the allocator is below this; a process that kept one body in a hundred would be far above."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Events over HTTP: acknowledged when Kafka has them, refused with a reason, and never lost without a word."""
+"""Events over HTTP: acknowledged once Kafka has them, or refused with a reason, and never lost silently."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_receiver_refuses_invalid_readings_with_a_reason(client: TestClient, wea
         assert (answer.status_code, answer.json()["status"]) == (status, "error")
         assert "/openapi.json" in answer.json()["message"]
     assert client.post("/log").headers["allow"] == "GET"
-    assert client.get("/docs").status_code == 404  # its page would load scripts from elsewhere
+    assert client.get("/docs").status_code == 404  # the page would load scripts from other hosts
     assert read_topic(broker, weather.streams[0].topic, 2) == []
 
 

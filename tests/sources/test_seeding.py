@@ -1,4 +1,4 @@
-"""The storefront's seeder on a real Postgres: the same seed fills the same shop, and traffic is of every kind."""
+"""Storefront's seeder on a real Postgres: the same seed gives the same rows, and traffic covers every action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seeder and the description that it gives of itself agree, as schemathesis sees it."""
+"""The seeder conforms to its OpenAPI schema, checked by schemathesis."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_seeding_app_conforms_to_its_openapi_schema(database: str, tmp_path: Pat
         assert isinstance(found, Ok), found
         operation = found.ok()
         if mode == GenerationMode.NEGATIVE and operation.path not in ("/seed/full", "/traffic/start"):
-            continue  # it takes nothing that could be wrong
+            continue  # no parameters that could be invalid
 
         @given(case=operation.as_strategy(generation_mode=mode))
         @hypothesis_settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""Signatures of webhooks: as the providers' own packages make and check them, and no bit may differ."""
+"""Webhook signatures match the providers' own packages, and any changed bit is detected."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_schemes_has_every_declarable_scheme() -> None:
 @given(text=texts, secret=texts.filter(lambda text: text.strip() != ""))
 def test_stripe_signatures_match_its_package(text: str, secret: str) -> None:
     theirs = request(text.encode(), stripe_signature=WebhookSignature.generate_signature_header(text, secret))
-    now = datetime.now(timezone.utc)  # the packages ask the clock
+    now = datetime.now(timezone.utc)  # the packages read the clock
     assert passes(theirs, "stripe", secrets=[secret], now=now)
     header = signed("stripe", secret=secret, body=text.encode(), now=now).headers["stripe-signature"]
     assert WebhookSignature.verify_header(text.encode(), header, secret, tolerance=TOLERANCE_SECONDS)
@@ -120,7 +120,7 @@ def test_standard_webhooks_signatures_match_their_package(text: str, secret: str
 @RANDOM_BODIES
 @given(value=texts, secret=texts.filter(bool))
 def test_shopify_signatures_match_its_package(value: str, secret: str) -> None:
-    """Its package has no check of webhooks: it signs parameters with the same keyed hash, and writes that in hexadecimal."""
+    """Its package has no check of webhooks: it signs parameters with the same keyed hash, in hexadecimal."""
     shopify.Session.setup(api_key="key", secret=secret)
     body = f"q={value}".replace("%", "%25").replace("&", "%26").encode()
     theirs = base64.b64encode(bytes.fromhex(shopify.Session.calculate_hmac({"q": value}))).decode()
@@ -140,7 +140,7 @@ def test_sign_accepts_bytes_that_are_not_text() -> None:
 
 
 def flipped(data: bytes) -> list[bytes]:
-    """Return all that differ from the bytes in one bit."""
+    """Return all variants of the bytes with one changed bit."""
     return [data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :] for at in range(len(data)) for bit in range(8)]
 
 

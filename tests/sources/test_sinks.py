@@ -1,4 +1,4 @@
-"""Generators that send over HTTP: nothing is lost when the server is busy or away, and what it refuses is told."""
+"""Generators that send over HTTP: no event is lost during an outage, and refusals are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TO_TAKE = to_receiver(Receiver("take", "/take", "GET", "things"))
 
 
 class Server(ThreadingHTTPServer):
-    """Refuses every third request with 503, and what has the name "bad" with 422; keeps the names of all others."""
+    """Refuses every third request with 503, and the name "bad" with 422; collects the names of all others."""
 
     daemon_threads = True
 

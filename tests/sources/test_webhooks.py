@@ -1,4 +1,4 @@
-"""Webhooks: what is signed and can be read is in its topic once Kafka has it, and all else is told why it is not."""
+"""Webhooks: valid signed requests reach their topic, and all others are refused with a reason."""
 
 from __future__ import annotations
 

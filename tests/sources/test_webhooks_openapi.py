@@ -1,4 +1,4 @@
-"""The server of webhooks and the description that it gives of itself agree, as schemathesis sees it, signed and unsigned."""
+"""The webhook server conforms to its OpenAPI schema, checked by schemathesis, with and without signatures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from schemathesis.core.result import Ok  # noqa: E402
 
 @dataclass
 class Signing:
-    """Stands before a server and signs each webhook, whatever is in it, as one who knows the secrets would."""
+    """Signs each webhook request, whatever its content, like a sender that knows the secrets."""
 
     app: ASGIApp
 

@@ -1,4 +1,4 @@
-"""Every row and column of the lake against a real Postgres, without Spark: the lake's table is as a build would leave it."""
+"""Compare every row and column of the lake with a real Postgres, without Spark: the lake's table is written as by a build."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def lake_of(rows: pa.Table, settings: Settings) -> None:
 
 
 def captured(dsn: str) -> list[dict[str, Any]]:
-    """Return the table's rows in the types in which the lake has them."""
+    """Return the table's rows in the types of the lake."""
     query = """SELECT code, number::int, price, exact::text, at, plain, day, ok, ident::text, words, numbers, document::text,
         bytes, feels::text, body, wide, share FROM things"""
     with psycopg.connect(dsn) as connection:

@@ -1,4 +1,4 @@
-"""A small lake with people in it: three raw tables that a test fills row by row, and tables of several kinds made of them."""
+"""A small lake with people: three raw tables that a test fills row by row, and downstream tables of several kinds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PEOPLE = ("staging/people.sql",)
-"""The least that is needed to tell who somebody is."""
+"""The minimum of tables that resolves persons."""
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -112,7 +112,7 @@ SELECT o.id, max(n.name) AS name FROM staging.orders AS o LEFT JOIN staging.name
 
 
 class PeopleLake:
-    """A lake with the tables above, or only some of the layer tables, which is quicker."""
+    """A lake with the tables above, or only some of the layer tables, for speed."""
 
     def __init__(self, folder: Path, spark: SparkSession, tables: Sequence[str] | None = None) -> None:
         chosen = {
@@ -159,7 +159,7 @@ class PeopleLake:
         flush_quarantine(self.catalog, quarantine, {f"club.{stream}": read_ledger(table)})
 
     def start_over(self, stream: str) -> None:
-        """Records that the stream's topic was replaced and is landed from its beginning."""
+        """Record that the stream's topic was replaced, to land it from its beginning."""
         table = self.table(f"raw.{stream}")
         planned = read_ledger(table)
         accepted = accept(planned, TopicIdentity("new", "cluster"), {0: Bounds(0, 0)}, ReplacedTopic.RESTART)
@@ -167,7 +167,7 @@ class PeopleLake:
         append_checkpoint(self.catalog, table, files=[], planned=planned, new=new)
 
     def leave_stray(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> Path:
-        """Write a data file that nothing refers to, as a task does whose application dies, and return its path."""
+        """Write a data file that nothing refers to, like a task of a killed application, and return its path."""
         table = self.table(f"raw.{stream}")
         made = [{**row, **_coordinates(f"club-{stream}", 0), "checkpoint_id": 99} for row in rows]
         return Path(_write(table, f"{table.location()}/output", made)[0].file_path.removeprefix("file://"))
@@ -186,12 +186,12 @@ class PeopleLake:
         return preview_erasure(self.session(), asked, requested=requested)
 
     def forget(self, *emails: str, ids: Sequence[tuple[str, str]] = (), requested: bool = False) -> Proof:
-        """Erase as the command does."""
+        """Erase like the command does."""
         self.build()
         return self.finish(begin_erasure(self.session(), self.preview(*emails, ids=ids, requested=requested)))
 
     def finish(self, note: Any = None) -> Proof:
-        """Finish an erasure, or the one that was interrupted."""
+        """Finish an erasure, or the interrupted one."""
         resumed = note or unfinished_erasures(self.settings, self.pipeline)[0]
         return finish_erasure(self.session(), resumed, publish=lambda: None, report=lambda sentence: None)
 
@@ -268,7 +268,7 @@ def _write(table: Table, folder: str, rows: Sequence[Mapping[str, Any]]) -> list
 
 
 def read_erasures(catalog: Catalog, pipeline_name: str) -> list[dict[str, Any]]:
-    """Return the rows that `metadata.erasures` has of a pipeline, oldest first."""
+    """Return a pipeline's rows of `metadata.erasures`, oldest first."""
     table = load_table(catalog, ERASURES)
     if table is None:
         return []

@@ -1,4 +1,4 @@
-"""A real command erases a person whose events came over Kafka, is killed on the way, and landing goes on exactly once."""
+"""A real command erases a person whose events came over Kafka, is killed, and landing continues exactly once."""
 
 from __future__ import annotations
 

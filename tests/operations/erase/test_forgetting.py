@@ -1,4 +1,4 @@
-"""A person leaves every table, the quarantine, the history and the disk; all others stay as they were."""
+"""An erased person leaves every table, the quarantine, the history and the disk; other persons' rows are unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANN, BOB = "ann@example.com", "bob@example.com"
 
 
 def fill(people_lake: PeopleLake) -> None:
-    """Ann under two spellings and with a guest order, Bob, who mentions her, and others whose addresses are almost hers."""
+    """Ann in two spellings and with a guest order, Bob, who mentions her, and others with similar addresses."""
     people_lake.land(
         "members",
         [
@@ -55,7 +55,7 @@ def fill(people_lake: PeopleLake) -> None:
 
 @dataclass(frozen=True)
 class Erased:
-    """A lake from which Ann was erased, and how it was before."""
+    """A lake from which Ann was erased, and its state before."""
 
     people_lake: PeopleLake
     before: dict[str, list[dict[str, Any]]]
@@ -99,7 +99,7 @@ def test_forget_erases_a_person_from_all_tables(erased: Erased) -> None:
 
 
 def test_forget_leaves_nothing_on_disk(erased: Erased) -> None:
-    """Bytes that are not compressed are searched too: metadata, logs, notes."""
+    """Uncompressed files are searched too: metadata, logs, notes."""
     assert not any(path.exists() for path in erased.leftovers)
     telling = (b"Ann the second", b"0100 123", b"member-0001", b"order-0001", b" Ann@Example.com")
     files = [path for path in erased.people_lake.settings.home.rglob("*") if path.is_file()]

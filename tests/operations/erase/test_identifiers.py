@@ -1,4 +1,4 @@
-"""A person is found whole, in any spelling, and as a value: nothing in an email means anything."""
+"""A person is found as a whole, in any spelling, and literally: no character of an email is special."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An erasure that dies at any step is finished by the next command, and ends as if nothing had happened."""
+"""An erasure killed at any step is finished by the next command, with the same result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLACES = (
 
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The places where an erasure dies; one is taken out when it does."""
+    """The fault points at which the erasure is killed; each one is removed when it fires."""
     return die_in(monkeypatch, erasing_module, forgetting_module)
 
 
@@ -57,7 +57,7 @@ def test_an_erasure_killed_at_any_step_is_finished(spark: SparkSession, tmp_path
         assert read_notes(torn.settings, "club"), "what tells the person is kept until it is over"
         with pytest.raises(KilledError, match=place):
             torn.finish()
-        torn.build()  # others go on in between
+        torn.build()  # builds continue in between
     assert torn.finish().holds
     assert read_notes(torn.settings, "club") == ()
     assert torn.all_rows() == whole.all_rows()
@@ -69,7 +69,7 @@ def test_an_erasure_killed_at_any_step_is_finished(spark: SparkSession, tmp_path
 
 
 def raw_counts(people_lake: PeopleLake) -> set[tuple[object, ...]]:
-    """Return what was done to raw tables. What builds refuse may go with a build before the erasure comes to it."""
+    """Return the results for raw tables. A build may remove rows that it refuses before the erasure reaches them."""
     rows = read_erasures(people_lake.catalog, "club")
     return {(row["table_name"], row["rows_removed"], row["rows_redacted"]) for row in rows if "raw." in str(row["table_name"])}
 

@@ -1,4 +1,4 @@
-"""Who is meant by an email or an id, where entities are joined by equal values and by likeness."""
+"""Resolve an email or an id to a person, with entities of equal values and of similar records."""
 
 from __future__ import annotations
 

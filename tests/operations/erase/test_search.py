@@ -1,4 +1,4 @@
-"""The search that is the proof finds a person at any depth and in any file, and nobody else."""
+"""The final search finds a person at any depth and in any file, and no other person."""
 
 from __future__ import annotations
 

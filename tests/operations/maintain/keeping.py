@@ -1,4 +1,4 @@
-"""Maintenance of a test's lake at its most thorough: no snapshot and no file is kept that nobody needs."""
+"""The most thorough maintenance of a test's lake: it removes every unneeded snapshot and file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ThoroughKeeper(MaintenanceContext):
-    """One that has no grace period; who writes to the lake has one, so that files are not too old to be committed."""
+    """A context without a grace period. Writers to the lake have one, so that their files are not too old to commit."""
 
     @property
     def grace(self) -> Grace:
@@ -33,12 +33,12 @@ class ThoroughKeeper(MaintenanceContext):
 def thorough(
     settings: Settings, *, turn: Callable[[TableName], AbstractContextManager[object]] = nullcontext
 ) -> MaintenanceContext:
-    """Return what keeps a lake without any patience."""
+    """Return a maintenance context without any grace period."""
     return ThoroughKeeper(settings, open_catalog(settings), turn)
 
 
 def maintain_all(context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
-    """Return what became of each table of a pipeline, or of those that are named."""
+    """Return the result for each table of a pipeline, or for the named tables."""
     work = list_work(context.settings, [pipeline])
     found = [maintain_table(context, spark, owner, each) for owner, each in work if not names or str(each.name) in names]
     return {str(each.name): each for each in found if each}

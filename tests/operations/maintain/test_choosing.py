@@ -1,4 +1,4 @@
-"""What maintenance chooses, from metadata alone: files to write together, snapshots to drop."""
+"""Choose files to compact and snapshots to expire, from metadata only."""
 
 from __future__ import annotations
 

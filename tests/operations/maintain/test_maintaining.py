@@ -1,4 +1,4 @@
-"""Maintenance beside builds: what it may not change, and who gives way to whom."""
+"""Maintenance beside builds: what it must not change, and which side yields."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def layer_lake_of(folder: Path, spark: SparkSession, *parts: dict[str, str]) -> 
 
 
 def people_of(folder: Path, spark: SparkSession) -> People:
-    """Return a lake with a table of entities of which a row is deleted where it is."""
+    """Return a lake with a table of entities that has a position delete."""
     people = People(folder, spark, {name: PEOPLE[name] for name in ("a/staged.sql", "b/entity_index.sql")})
     people.send(*(Record("shop", str(number), email=f"p{number}@example.com") for number in range(40)))
     people.send(Record("shop", "1", email="p2@example.com", n=2))
@@ -132,7 +132,7 @@ def test_compaction_applies_position_deletes(spark: SparkSession, tmp_path: Path
 def test_a_build_is_planned_again_after_a_compaction(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that deletes rows where they are: such a delete must not point to a file that is no longer there."""
+    """Also with position deletes: a delete must not point to a file that was compacted away."""
     people = people_of(tmp_path, spark)
     commits: list[str] = []
 
@@ -159,7 +159,7 @@ def test_a_build_is_planned_again_after_a_compaction(
 
 
 def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:
-    """Write all files of a table anew, worth it or not."""
+    """Rewrite all files of a table, whether it is worthwhile or not."""
     table = people.catalog.load_table(str(name))
     current = table.current_snapshot()
     assert current is not None
@@ -169,7 +169,7 @@ def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:
 
 @dataclass
 class LateCatalog:
-    """A Java table whose first commit is carried out only when the second one is tried, after nobody waits for it any more."""
+    """A Java table whose first commit is carried out only when the second one is tried."""
 
     spark: SparkSession
     late: list[Any] = field(default_factory=list)
@@ -188,7 +188,7 @@ class LateCatalog:
 
 @dataclass
 class LateRewrite:
-    """An update of it; each call but the commit is handed on."""
+    """An update of the table; every call but the commit is passed on."""
 
     catalog: LateCatalog
     update: Any
@@ -211,7 +211,7 @@ class LateRewrite:
 def test_orphan_removal_keeps_the_files_of_a_late_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second try finds the files gone that it replaces, because the first one has replaced them."""
+    """The second try does not find the files that it replaces, because the first one has replaced them."""
     layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):
         layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])
@@ -251,7 +251,7 @@ def test_compaction_yields_to_a_build(spark: SparkSession, tmp_path: Path, monke
 
 
 def test_a_commit_refuses_files_that_are_too_old(spark: SparkSession, tmp_path: Path) -> None:
-    """Another home's maintenance may have removed them by now: here as if the machine had slept before the commit."""
+    """Maintenance of another home may have removed the files, as if the machine had slept before the commit."""
     layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):
         layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", 0)])

@@ -1,4 +1,4 @@
-"""`headrace maintain` while the catalog or the object store is away: it waits, and goes on with the table that it was at."""
+"""`headrace maintain` during an outage of the catalog or the object store: it retries, and continues with the same table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AWAY = OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject oper
 
 
 class Weather:
-    """Servers that are away when each table in `storms` is reached, once."""
+    """Servers with one outage when each table in `storms` is reached."""
 
     def __init__(self, *storms: str) -> None:
         self.storms = [*storms]

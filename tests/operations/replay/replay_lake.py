@@ -1,4 +1,4 @@
-"""A small pipeline to be replayed: one stream whose schema was too narrow at first, and tables that are made of it."""
+"""A small pipeline for replays: one stream whose schema was too narrow at first, and downstream tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SELECT t.id, c.newest FROM raw.things AS t LEFT JOIN marts.counted AS c ON c.id 
 
 @dataclass
 class ReplayLake:
-    """The pipeline in a test's lake, with all its tables or the first few. Message `i` is `i` hours younger than the first."""
+    """The pipeline in a test's lake, with all or the first few tables. Message `i` is `i` hours younger than the first."""
 
     lake: Lake
     spark: SparkSession
@@ -102,7 +102,7 @@ class ReplayLake:
         return sorted(rows, key=lambda row: [str(row[column]) for column in columns])
 
     def check(self, *, landed: int, refused: int) -> None:
-        """Hold the lake against the topic: each message is in it exactly once."""
+        """Compare the lake with the topic: each message is in it exactly once."""
         (verified,) = self.lake.verify(self.pipeline)
         assert verified.holds, verified
         assert (verified.landed, verified.quarantined, verified.waiting) == (landed, refused, 0)

@@ -1,4 +1,4 @@
-"""A replay claims tables only as long as its process lives."""
+"""A replay's claim on tables is valid only while its process is alive."""
 
 from __future__ import annotations
 

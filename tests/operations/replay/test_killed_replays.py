@@ -1,4 +1,4 @@
-"""A replay that dies at any step leaves the lake whole, and the next one ends as if nothing had happened."""
+"""A replay killed at any step leaves the lake consistent, and the next one has the same result."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_a_killed_replay_is_finished_by_the_next_one(
     if place == "raw.things:staged":
         assert replay_lake.rows("raw.things", "id", "n") == before
         replay_lake.check(landed=6, refused=2)
-    replay_lake.lake.lander(replay_lake.pipeline)  # whoever lands next settles what the replay left
+    replay_lake.lake.lander(replay_lake.pipeline)  # the next landing flushes the replay's settlement
     (verified,) = lake.verify(replay_lake.pipeline)
     assert verified.holds, verified
     assert counted(verified) in ((6, 2), (7, 1))
-    replay_lake.build()  # and whoever builds next writes the tables anew
+    replay_lake.build()  # and the next build rebuilds the tables
     done = replay_lake.replay(request)
     assert done.holds
     replay_lake.check(landed=7, refused=1)

@@ -1,4 +1,4 @@
-"""Refused messages are written as lines, mended by hand, and read back."""
+"""Export refused messages as JSON lines, edit them by hand, and read them back."""
 
 from __future__ import annotations
 

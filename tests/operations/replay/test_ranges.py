@@ -1,4 +1,4 @@
-"""Which offsets are read again, and what is said where Kafka does not have them."""
+"""The ranges that a replay reads again, and the errors if Kafka no longer has them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_ranges_to_replay_cover_the_window_in_kafka_and_in_the_lake() -> None:
         held={0: HeldOffsets(15, 70), 2: HeldOffsets(40, 41)},
     )
     assert ranges == (
-        Range("things", 0, 15, 71),  # timestamps are not in order: the lake has more of the window than lies between
-        Range("things", 1, 30, 100),  # the lake has nothing of it, so it is looked for
+        Range("things", 0, 15, 71),  # timestamps are out of order: the lake has more of the window than Kafka's offsets suggest
+        Range("things", 1, 30, 100),  # the lake has nothing of it, so Kafka's range applies
         Range("things", 2, 40, 50),
     )
 

@@ -1,4 +1,4 @@
-"""Messages are read again beside what lands, and each is in the lake exactly once afterwards."""
+"""Replay messages beside landing; each message is in the lake exactly once afterwards."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def actions(replay_lake: ReplayLake) -> list[str]:
 
 
 def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
-    """Take a row away, and notes that another one is redacted, as an erasure does."""
+    """Remove a row, and record another one as redacted, like an erasure."""
     erased = ErasedTable(
         "e1",
         "shelf",
@@ -249,7 +249,7 @@ def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: Spar
 def test_replay_reads_again_if_staged_files_are_too_old(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a machine slept: maintenance may have removed the files."""
+    """As if the machine had slept: maintenance may have removed the files."""
     replay_lake = ReplayLake(lake, spark, tables=1)
     replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
     replay_lake.land()
@@ -269,7 +269,7 @@ def test_replay_reads_again_if_staged_files_are_too_old(
 
 
 def test_replay_retries_outages_in_every_step(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also between the commit and the quarantine's: what was committed is found, and not taken for another's."""
+    """Also between the commits of the table and the quarantine: the replay recognises its own commit."""
     replay_lake = ReplayLake(lake, spark, tables=1)
     replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
     replay_lake.land()

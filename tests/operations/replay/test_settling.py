@@ -1,4 +1,4 @@
-"""The quarantine becomes what a replay's entry says, once, and nothing else in it moves."""
+"""The quarantine gets the rows of a replay's settlement exactly once, and no other row changes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_flush_replayed_commits_a_settlement_once(tmp_path: Path) -> None:
 
 
 def test_maintenance_keeps_the_files_of_a_pending_settlement(tmp_path: Path) -> None:
-    """A replay that died after its commit: the quarantine does not refer to its files yet, for however long."""
+    """A replay was killed after its commit: the quarantine does not refer to its files yet, for any length of time."""
     settings = replace(load_settings(flags={}, environ={}, folder=tmp_path), maintain_grace_minutes=0)
     catalog = open_catalog(settings)
     quarantine = open_quarantine(catalog, settings)
