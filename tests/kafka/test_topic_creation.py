@@ -44,7 +44,7 @@ def test_make_topics_adds_partitions_to_an_auto_created_topic(broker: str, tmp_p
     write_pipeline(tmp_path, "early")
     streams = load_pipeline("early", environ={}, folder=tmp_path).streams
     sent = produce(broker, "early-events", [b'{"n": 1}', b'{"n": 2}'])
-    assert [(one.partition, one.offset) for one in sent] == [(0, 0), (0, 1)]
+    assert [(message.partition, message.offset) for message in sent] == [(0, 0), (0, 1)]
     assert partitions_of(broker, "early-events") == 1
     for _ in range(2):
         make_topics(load_settings(flags={}, environ={}, folder=tmp_path), KafkaServers(broker), streams)
@@ -66,11 +66,11 @@ def test_make_topics_here_creates_topics_of_all_pipelines(broker: str, tmp_path:
     for name in ("one", "other"):
         write_pipeline(tmp_path, name)
     write_pipeline(tmp_path, "broken", "streams: [")
-    said: list[str] = []
+    reports: list[str] = []
     settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
-    make_topics_here(settings, environ={}, folder=tmp_path, report=said.append)
+    make_topics_here(settings, environ={}, folder=tmp_path, report=reports.append)
     assert [partitions_of(broker, f"{name}-events") for name in ("one", "other")] == [3, 3]
-    assert said == ["broken can't be loaded, so its topics were not created. Run: headrace check broken"]
+    assert reports == ["broken can't be loaded, so its topics were not created. Run: headrace check broken"]
 
 
 @pytest.mark.spark
@@ -79,7 +79,7 @@ def test_land_once_reports_that_there_is_nothing_to_land(lake: Lake, spark: Spar
     pipeline = lake.pipeline("idle")
 
     def land_once() -> tuple[int, list[str]]:
-        said: list[str] = []
+        reports: list[str] = []
         rows: list[int] = []
         session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lake.lander(pipeline), spark)
         land(
@@ -87,10 +87,10 @@ def test_land_once_reports_that_there_is_nothing_to_land(lake: Lake, spark: Spar
             once=True,
             stop=Event(),
             landed=lambda batch: rows.append(batch.landed[0].rows),
-            report=said.append,
-            nothing=said.append,
+            report=reports.append,
+            nothing=reports.append,
         )
-        return sum(rows), said
+        return sum(rows), reports
 
     assert land_once() == (0, ["nothing to land: idle-events has no messages yet"])
     produce(lake.servers, "idle-events", [b'{"n": 1}'])

@@ -202,9 +202,9 @@ def test_types_that_are_decoded_one_by_one() -> None:
         },
         {"e": "RED", "fx": b"abcd", "m": {}, "a": [], "amount": Decimal("0.0001"), "local": datetime(1969, 1, 1)},
     ]
-    rows, bad = decode(avro_stream(RICH), [encode(RICH, one) for one in wanted])
+    rows, bad = decode(avro_stream(RICH), [encode(RICH, row) for row in wanted])
     assert bad == {}
-    assert rows == [{**one, "m": list(one["m"].items())} for one in wanted]
+    assert rows == [{**row, "m": list(row["m"].items())} for row in wanted]
 
 
 def test_a_decimal_with_more_digits_than_its_type_is_an_overflow() -> None:
@@ -275,7 +275,7 @@ flat_events = st.fixed_dictionaries(
 
 @given(st.lists(flat_events, min_size=1, max_size=20))
 def test_what_was_encoded_comes_back(wanted: list[dict[str, Any]]) -> None:
-    rows, bad = decode(avro_stream(FLAT), [encode(FLAT, one) for one in wanted])
+    rows, bad = decode(avro_stream(FLAT), [encode(FLAT, row) for row in wanted])
     assert bad == {}
     assert rows == wanted
 
@@ -284,7 +284,7 @@ def test_what_was_encoded_comes_back(wanted: list[dict[str, Any]]) -> None:
 def test_many_at_once_is_taken_for_good_messages(wanted: list[dict[str, Any]]) -> None:
     """Otherwise every batch would take the slow path, and the tests that compare both paths would compare one with itself."""
     decoder = AvroDecoder(FLAT, schema=schema_of(avro_stream(FLAT)))
-    values = [encode(FLAT, one) for one in wanted]
+    values = [encode(FLAT, row) for row in wanted]
     assert decoder._decode_values(values) is not None
     assert decode_stored(decoder, values) is not None
     assert decode_stored(decoder, values, key=b"key") is not None
@@ -295,10 +295,10 @@ def read_strictly(avsc: str, value: bytes) -> dict[str, Any] | None:
     plain = avsc.replace('"logicalType"', '"ignored"')
     stream = io.BytesIO(value)
     try:
-        found = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(plain)), None)
+        record = fastavro.schemaless_reader(stream, fastavro.parse_schema(json.loads(plain)), None)
     except Exception:
         return None
-    return found if stream.tell() == len(value) and value else None  # type: ignore[return-value]
+    return record if stream.tell() == len(value) and value else None  # type: ignore[return-value]
 
 
 PLAIN = record(
@@ -329,7 +329,7 @@ damage = st.lists(
 @given(st.lists(plain_events, min_size=1, max_size=6), damage)
 @example([{"i": 0, "s": "", "n": "a", "o": 1, "b": True, "x": b"", "l": 1}], [(0, 2, 1, b"\x04")])
 def test_damage_never_becomes_a_wrong_row(wanted: list[dict[str, Any]], hits: list[tuple[int, int, int, bytes]]) -> None:
-    values = [encode(PLAIN, one) for one in wanted]
+    values = [encode(PLAIN, row) for row in wanted]
     for message, at, cut, instead in hits:
         index = message % len(values)
         at %= len(values[index]) + 1
@@ -337,13 +337,13 @@ def test_damage_never_becomes_a_wrong_row(wanted: list[dict[str, Any]], hits: li
     decode(avro_stream(PLAIN), values)
     decoded = decoder_for(avro_stream(PLAIN)).decode(list(values))
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
-    found = dict(zip(decoded.rows, rows_of(decoded), strict=True))
+    rows_by_message = dict(zip(decoded.rows, rows_of(decoded), strict=True))
     for index, value in enumerate(values):
         strict = read_strictly(PLAIN, value)
         if strict is None or not -(2**31) <= strict["i"] < 2**31:
-            assert index in decoded.bad, (value, found.get(index))
+            assert index in decoded.bad, (value, rows_by_message.get(index))
         else:
-            assert found.get(index) == strict, decoded.bad.get(index)
+            assert rows_by_message.get(index) == strict, decoded.bad.get(index)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=10))
@@ -366,9 +366,9 @@ def test_fields_of_records_are_found_by_name() -> None:
 def test_columns_have_the_types_of_the_table() -> None:
     stream = avro_stream(FLAT)
     schema = schema_of(stream)
-    one = {"i": 1, "l": 2, "f": 0.5, "d": 0.25, "b": True, "s": "s", "x": b"x", "n": None, "o": 1, "day": date(2026, 1, 1)}
-    one |= {"ms": datetime(2026, 1, 1, tzinfo=UTC), "us": None, "id": "u", "inner": {"a": 1, "z": "z"}}
-    decoded = decoder_for(stream).decode([encode(FLAT, one)])
+    row = {"i": 1, "l": 2, "f": 0.5, "d": 0.25, "b": True, "s": "s", "x": b"x", "n": None, "o": 1, "day": date(2026, 1, 1)}
+    row |= {"ms": datetime(2026, 1, 1, tzinfo=UTC), "us": None, "id": "u", "inner": {"a": 1, "z": "z"}}
+    decoded = decoder_for(stream).decode([encode(FLAT, row)])
     assert {name: column.type for name, column in decoded.columns.items()} == {
         column.name: schema.field(column.name).type for column in stream.columns
     }

@@ -138,25 +138,25 @@ def as_landed(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def comparable(value: Any) -> Any:
     """Return a value that equals itself, even if it is NaN."""
-    return repr(value) if not isinstance(value, dict) else {name: comparable(each) for name, each in value.items()}
+    return repr(value) if not isinstance(value, dict) else {name: comparable(item) for name, item in value.items()}
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=6))
 def test_both_wires_give_what_was_written(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     events = [change(after, before=before, lsn=lsn) for lsn, (after, before) in enumerate(pairs)]
-    wanted = [{**each, "before": as_landed(each["before"]), "after": as_landed(each["after"])} for each in events]
-    for values in ([WIDE.framed(each, schema_id=1) for each in events], [WIDE.wrapped(each) for each in events]):
+    wanted = [{**event, "before": as_landed(event["before"]), "after": as_landed(event["after"])} for event in events]
+    for values in ([WIDE.framed(event, schema_id=1) for event in events], [WIDE.wrapped(event) for event in events]):
         rows, bad = decode(decoder(WIDE), list(values))
         assert bad == {}
-        assert [comparable(rows[index]) for index in range(len(events))] == [comparable(each) for each in wanted]
+        assert [comparable(rows[index]) for index in range(len(events))] == [comparable(event) for event in wanted]
 
 
 @settings(max_examples=20)
 @given(st.lists(st.tuples(st.none() | wide_rows, st.none() | wide_rows), min_size=1, max_size=3))
 def test_changes_are_decoded_many_at_once(pairs: list[tuple[dict[str, Any] | None, dict[str, Any] | None]]) -> None:
     """Otherwise decoding would be ten times slower, and no other test would notice."""
-    plain = Table({name: each for name, each in WIDE.columns.items() if name not in ("opens", "moment")})
+    plain = Table({name: column for name, column in WIDE.columns.items() if name not in ("opens", "moment")})
     rows = [{name: value for name, value in (row or {"id": 1}).items() if name in plain.columns} for row, _ in pairs]
     values = [plain.framed(change(row, lsn=lsn), schema_id=1)[5:] for lsn, row in enumerate(rows)]
     assert AvroDecoder(plain.avsc, schema=schema_of(plain.stream))._decode_values(values) is not None

@@ -196,14 +196,14 @@ def ids(lake: Lake, stream: str) -> list[int]:
 def run_once(lake: Lake, pipeline: Pipeline, lander: Lander | None = None) -> tuple[list[Batch], list[str]]:
     """Land everything like `headrace land --once`, with tasks in this process. Return the batches and the reports."""
     batches: list[Batch] = []
-    said: list[str] = []
+    reports: list[str] = []
     spark: Any = InlineSpark()
     session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander or lake.lander(pipeline), spark)
     try:
-        land(session, once=True, stop=Event(), landed=batches.append, report=said.append)
+        land(session, once=True, stop=Event(), landed=batches.append, report=reports.append)
     except HeadraceError as error:
-        said.append(f"exit {error.exit_code}: {error}")
-    return batches, said
+        reports.append(f"exit {error.exit_code}: {error}")
+    return batches, reports
 
 
 def log_of(lake: Lake) -> str:
@@ -216,17 +216,21 @@ def test_landing_quarantines_a_poison_message_and_lands_the_rest(shop: Shop, mon
     sent = send("orders", *range(3000), poisoned=(5, 6, 1700))
     send("refunds", 1, 2, 3)
     monkeypatch.setenv("HEADRACE_FAULT", f"fail-message@{POISON}")
-    (batch,), said = run_once(lake, pipeline)
+    (batch,), reports = run_once(lake, pipeline)
     assert {landed.label: (landed.rows, landed.bad) for landed in batch.landed} == {
         "shop.orders": (2997, 3),
         "shop.refunds": (3, 0),
     }
     assert ids(lake, "orders") == [number for number in range(3000) if number not in (5, 6, 1700)]
     refused = {(row["partition"], row["offset"]): row for row in lake.quarantine("shop.orders")}
-    poison = {(one.partition, one.offset): one.value for one in sent if one.value and POISON.encode() in one.value}
+    poison = {
+        (message.partition, message.offset): message.value
+        for message in sent
+        if message.value and POISON.encode() in message.value
+    }
     assert {at: row["original_bytes"] for at, row in refused.items()} == poison
     assert {row["reason"] for row in refused.values()} == {REASON}
-    assert said == [f"shop.orders: messages go to the quarantine: {REASON}"]
+    assert reports == [f"shop.orders: messages go to the quarantine: {REASON}"]
     assert "Traceback" in log_of(lake)
     assert REASON in log_of(lake)
     check_verified(lake, pipeline)
@@ -256,12 +260,12 @@ def test_an_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.Monkey
     send("orders", *range(10))
     send("refunds", *range(20))
     monkeypatch.setenv("HEADRACE_FAULT", f"break-stream@{lake.topic}-orders")
-    _, said = run_once(lake, pipeline)
+    _, reports = run_once(lake, pipeline)
     assert ids(lake, "refunds") == list(range(20))
     assert ids(lake, "orders") == []
     assert lake.quarantine("shop.orders") == []
     cause = f"OSError: [Errno 28] a drill asked writing of {lake.topic}-orders to fail"
-    assert [line.splitlines()[0] for line in said] == [
+    assert [line.splitlines()[0] for line in reports] == [
         f"shop.orders failed and will be retried. shop.orders: {cause}",
         f"exit 1: shop.orders: {cause}",
     ]
@@ -302,9 +306,9 @@ def test_a_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypat
         return 0.0
 
     monkeypatch.setattr(lander, "seconds_to_retry", come_due)
-    _, said = run_once(lake, pipeline, lander)
+    _, reports = run_once(lake, pipeline, lander)
     assert not lander.stopped
-    assert said[-1] == "shop.orders is landing again"
+    assert reports[-1] == "shop.orders is landing again"
     assert (ids(lake, "orders"), ids(lake, "refunds")) == ([1], [1])
     check_verified(lake, pipeline)
 
@@ -340,9 +344,9 @@ def test_a_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.M
     lake.catalog.drop_table("shop.orders")
     send("orders", 1)
     send("refunds", 1)
-    _, said = run_once(lake, pipeline, lander)
+    _, reports = run_once(lake, pipeline, lander)
     assert ids(lake, "refunds") == [1]
-    assert said[-1].startswith("exit 1: shop.orders"), said
+    assert reports[-1].startswith("exit 1: shop.orders"), reports
     assert lake.quarantine("shop.orders") == []
 
 
@@ -355,11 +359,11 @@ def test_an_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
     write_pipeline(lake, "shop", {"orders": "id DATE NOT NULL, name STRING", "refunds": "id INT NOT NULL, name STRING"})
     changed = lake.pipeline("shop")
     send("refunds", 2)
-    _, said = run_once(lake, changed)
+    _, reports = run_once(lake, changed)
     assert ids(lake, "refunds") == [1, 2]
-    assert said[0].startswith("shop.orders is stopped. "), said
-    assert said[-1].startswith("exit 2: "), said
-    assert "id" in said[-1]
+    assert reports[0].startswith("shop.orders is stopped. "), reports
+    assert reports[-1].startswith("exit 2: "), reports
+    assert "id" in reports[-1]
     write_pipeline(lake, "shop", {"orders": "id DATE NOT NULL, name STRING"})
     with pytest.raises(SpecError):
         lake.lander(lake.pipeline("shop"))
@@ -423,8 +427,8 @@ def test_landing_is_exactly_once_after_a_kill_during_isolation(shop: Shop, monke
     died = lake.start("land", "shop", "--once", HEADRACE_FAULT=f"fail-message@{POISON},kill-application@committing")
     assert died.wait() == -signal.SIGKILL, died.said()
     monkeypatch.setenv("HEADRACE_FAULT", f"fail-message@{POISON}")
-    _, said = run_once(lake, pipeline)
-    assert said == []
+    _, reports = run_once(lake, pipeline)
+    assert reports == []
     assert ids(lake, "orders") == [number for number in range(500) if number != 77]
     assert [row["reason"] for row in lake.quarantine("shop.orders")] == [REASON]
     check_verified(lake, pipeline)

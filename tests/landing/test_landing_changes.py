@@ -52,27 +52,27 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
             registry.add(schema_id, table.avsc)
         lander = lake.lander(pipeline, HEADRACE_REGISTRY_URL=registry.url)
         session = Session(lake.settings(), pipeline, KafkaServers(lake.servers), lander, spark)
-        said: list[str] = []
+        reports: list[str] = []
         sent = 0
 
         def send(*values: bytes | None) -> list[Batch]:
             """Send messages, and land them with the application that is already running."""
             nonlocal sent
-            produce(lake.servers, lake.topic, [each for value in values for each in (value, value)], partitions=2)
+            produce(lake.servers, lake.topic, [message for value in values for message in (value, value)], partitions=2)
             sent += 2 * len(values)
             batches: list[Batch] = []
-            land(session, once=True, stop=Event(), landed=batches.append, report=said.append)
+            land(session, once=True, stop=Event(), landed=batches.append, report=reports.append)
             return batches
 
         def rows() -> list[Any]:
             """Return the rows of partition 0, in the order of their offsets."""
-            found = [row for row in lake.rows("raw.orders") if row["kafka_partition"] == 0]
-            found.sort(key=lambda row: row["kafka_offset"])
-            return [None if row["after"] is None else {**row["after"], "op": row["op"]} for row in found]
+            landed = [row for row in lake.rows("raw.orders") if row["kafka_partition"] == 0]
+            landed.sort(key=lambda row: row["kafka_offset"])
+            return [None if row["after"] is None else {**row["after"], "op": row["op"]} for row in landed]
 
-        one = {"id": 1, "total": Decimal("1.50"), "note": "first"}
-        send(FIRST.framed(change(one), schema_id=1), None)
-        assert rows() == [{**one, "op": "c"}, None]
+        order = {"id": 1, "total": Decimal("1.50"), "note": "first"}
+        send(FIRST.framed(change(order), schema_id=1), None)
+        assert rows() == [{**order, "op": "c"}, None]
         (tombstone, *_) = [row for row in lake.rows("raw.orders") if row["op"] is None]
         assert {name for name, value in tombstone.items() if value is not None} == {
             *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "checkpoint_id")
@@ -82,21 +82,21 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         two = {"id": 2**40, "total": Decimal("1234567890.50"), "note": None, "email": "a@b.c"}
         three = {"id": 3, "total": None, "note": "third", "weight": 0.5}
         batches = send(
-            FIRST.framed(change(one, lsn=2), schema_id=1),
+            FIRST.framed(change(order, lsn=2), schema_id=1),
             GROWN.framed(change(two), schema_id=2),
             OTHER.wrapped(change(three, before=three)),
         )
         assert [len(batch.landed) for batch in batches] == [0, 1]
         nulls = {"email": None, "weight": None}
         wanted = [
-            {**one, **nulls, "op": "c"},
+            {**order, **nulls, "op": "c"},
             None,
-            {**one, **nulls, "op": "c"},
+            {**order, **nulls, "op": "c"},
             {**two, "weight": None, "op": "c"},
             {**three, "email": None, "op": "u"},
         ]
         assert rows() == wanted
-        assert sorted(said) == [
+        assert sorted(reports) == [
             f"raw.orders has a {what}"
             for what in (
                 *("new column: after.email, string", "new column: after.weight, double"),
@@ -107,14 +107,14 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
                 "wider column: before.total, decimal(10, 2) -> decimal(12, 2)",
             )
         ]
-        said.clear()
+        reports.clear()
 
         # Messages that the table can't hold are quarantined with a reason; all others land, also those of old schemas.
         bad = IMPOSSIBLE.framed(change({"id": 4, "total": Decimal("1.2345"), "note": "n", "email": None}), schema_id=4)
         five = {"id": 5, "total": None, "remark": "renamed", "email": "e"}
-        broken = FIRST.framed(change(one), schema_id=1)[:-4]
+        broken = FIRST.framed(change(order), schema_id=1)[:-4]
         values = [bad, broken, b"\x00\x00\x00\x00\x63abc", RENAMED.framed(change(five), schema_id=5)]
-        produce(lake.servers, lake.topic, [each for value in values for each in (value, value)], partitions=2)
+        produce(lake.servers, lake.topic, [message for value in values for message in (value, value)], partitions=2)
         sent += 2 * len(values)
         grown = lander.land_batch(spark.sparkContext)
         assert grown is not None
@@ -133,12 +133,12 @@ def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession
         assert quarantined[0]["reason"].startswith(reason)
         assert quarantined[1]["reason"].startswith("truncated Avro")
         assert quarantined[2]["reason"] == "unknown schema: the registry has no schema 99"
-        assert any(line.startswith(f"shop.orders: messages go to the quarantine: {reason}") for line in said)
+        assert any(line.startswith(f"shop.orders: messages go to the quarantine: {reason}") for line in reports)
 
         # During an outage of the registry, landing retries: no message is refused or lost.
         registry.add(6, FIRST.avsc)
         registry.status = 503
-        produce(lake.servers, lake.topic, [FIRST.framed(change(one), schema_id=6)] * 2, partitions=2)
+        produce(lake.servers, lake.topic, [FIRST.framed(change(order), schema_id=6)] * 2, partitions=2)
         with pytest.raises(UnavailableError, match="registry"):
             lander.land_batch(spark.sparkContext)
         registry.status = 200

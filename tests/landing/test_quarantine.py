@@ -56,12 +56,12 @@ def test_flush_quarantine_commits_files_of_several_streams_in_one_snapshot(catal
         "p.b": Ledger(1, {0: 5, 1: 6}, quarantine_files=(refuse(quarantine, "p.b", 4),)),
         "p.c": Ledger(9, {0: 1}),
     }
-    found = flush_quarantine(catalog, quarantine, ledgers)
+    flushed = flush_quarantine(catalog, quarantine, ledgers)
     assert held(catalog) == [("p.a", 1), ("p.a", 2), ("p.a", 7), ("p.b", 4)]
-    assert len(found.snapshots()) == 1
-    assert (read_settled(found, "p.b").checkpoint_id, read_settled(found, "p.b").offsets) == (1, {0: 5, 1: 6})
-    assert read_settled(found, "p.c").checkpoint_id == 0
-    assert len(flush_quarantine(catalog, found, ledgers).snapshots()) == 1
+    assert len(flushed.snapshots()) == 1
+    assert (read_settled(flushed, "p.b").checkpoint_id, read_settled(flushed, "p.b").offsets) == (1, {0: 5, 1: 6})
+    assert read_settled(flushed, "p.c").checkpoint_id == 0
+    assert len(flush_quarantine(catalog, flushed, ledgers).snapshots()) == 1
 
 
 def test_flush_quarantine_skips_files_that_a_successor_committed(catalog: Catalog, quarantine: Table) -> None:
@@ -71,9 +71,9 @@ def test_flush_quarantine_skips_files_that_a_successor_committed(catalog: Catalo
     new = Ledger(4, {0: 20}, quarantine_files=(refuse(quarantine, "p.a", 15),))
     quarantine = flush_quarantine(catalog, quarantine, {"p.a": old})
     flush_quarantine(catalog, quarantine, {"p.a": new})
-    found = flush_quarantine(catalog, stale, {"p.a": old})
+    flushed = flush_quarantine(catalog, stale, {"p.a": old})
     assert held(catalog) == [("p.a", 1), ("p.a", 15)]
-    assert read_settled(found, "p.a").checkpoint_id == 4
+    assert read_settled(flushed, "p.a").checkpoint_id == 4
 
 
 def test_flush_quarantine_adds_only_uncommitted_files(catalog: Catalog, quarantine: Table) -> None:
@@ -88,9 +88,9 @@ def test_flush_quarantine_adds_only_uncommitted_files(catalog: Catalog, quaranti
 def test_flush_quarantine_commits_of_two_pipelines_at_once(catalog: Catalog, quarantine: Table) -> None:
     stale = catalog.load_table(quarantine.name())
     flush_quarantine(catalog, quarantine, {"p.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "p.a", 0),))})
-    found = flush_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
+    flushed = flush_quarantine(catalog, stale, {"q.a": Ledger(1, {0: 1}, quarantine_files=(refuse(quarantine, "q.a", 0),))})
     assert held(catalog) == [("p.a", 0), ("q.a", 0)]
-    assert (read_settled(found, "p.a").checkpoint_id, read_settled(found, "q.a").checkpoint_id) == (1, 1)
+    assert (read_settled(flushed, "p.a").checkpoint_id, read_settled(flushed, "q.a").checkpoint_id) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_refused_offsets_are_known_individually(
     catalog: Catalog, quarantine: Table, ledger: Ledger, refused: set[tuple[int, int]]
 ) -> None:
     files = (refuse(quarantine, "p.a", 2, 7, 9), refuse(quarantine, "p.b", 8))
-    found = flush_quarantine(catalog, quarantine, {"p.a": Ledger(3, {0: 10}, quarantine_files=files)})
-    assert read_refused_before(found, "p.a", ledger) == refused
+    flushed = flush_quarantine(catalog, quarantine, {"p.a": Ledger(3, {0: 10}, quarantine_files=files)})
+    assert read_refused_before(flushed, "p.a", ledger) == refused

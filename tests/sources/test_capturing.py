@@ -71,7 +71,7 @@ class Shop:
 
     session: Capturing
     dsn: str
-    said: list[str]
+    reports: list[str]
 
     def run(self, *statements: str) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
@@ -96,7 +96,7 @@ class Shop:
                 "enable.partition.eof": True,
             }
         )
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         try:
             for (name, partition), (low, high) in bounds.items():
                 consumer.assign([TopicPartition(name, partition, low)])
@@ -105,11 +105,11 @@ class Shop:
                     assert message is not None
                     if message.error():
                         break
-                    found.append(message.value())
+                    values.append(message.value())
                     low = (message.offset() or 0) + 1
         finally:
             consumer.close()
-        return found
+        return values
 
     def events(self, decode: Callable[[bytes], dict[str, object]]) -> list[dict[str, object]]:
         return [decode(message) for message in self.messages() if message is not None]
@@ -119,11 +119,11 @@ class Shop:
 def settings(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("capture")
     flags = {"kafka.bootstrap_servers": broker, "services.secure": "true"}  # the registry requires a password
-    made = load_settings(flags=flags, environ={}, folder=folder)
-    made = with_own_ports(made)
-    yield made
+    loaded = load_settings(flags=flags, environ={}, folder=folder)
+    loaded = with_own_ports(loaded)
+    yield loaded
     for stop in (stop_connect, stop_registry, stop_postgres):
-        stop(made)
+        stop(loaded)
 
 
 def write_shop(folder: Path, name: str, message_format: str) -> None:
@@ -136,13 +136,13 @@ def write_shop(folder: Path, name: str, message_format: str) -> None:
 def open_shop(settings: Settings, name: str, message_format: str) -> Iterator[Shop]:
     write_shop(settings.folder, name, message_format)
     pipeline = load_pipeline(name, environ={}, folder=settings.folder)
-    said: list[str] = []
-    with capture_session(settings, pipeline, report=said.append) as session:
+    reports: list[str] = []
+    with capture_session(settings, pipeline, report=reports.append) as session:
         session.register()
         session.wait_until_running()
         database = find_database(settings, session.capture)
         assert database is not None
-        yield Shop(session, database.dsn, said)
+        yield Shop(session, database.dsn, reports)
 
 
 @pytest.fixture(scope="module")
@@ -206,10 +206,10 @@ def test_capture_keeps_the_password_out_of_connect(shop: Shop, settings: Setting
     database, connect = find_database(settings, shop.session.capture), running_connect(settings)
     assert database is not None
     assert connect is not None
-    told = json.dumps(ask(f"{find_connect(settings)}/connectors?expand=info&expand=status").body)
-    assert "postgres-source-shop" in told
-    assert "database.password" in told
-    assert database.password not in told
+    configs = json.dumps(ask(f"{find_connect(settings)}/connectors?expand=info&expand=status").body)
+    assert "postgres-source-shop" in configs
+    assert "database.password" in configs
+    assert database.password not in configs
     assert database.password not in connect.log.read_text(encoding="utf-8")
 
 
@@ -223,9 +223,9 @@ def test_capture_role_has_only_its_grants(shop: Shop, settings: Settings) -> Non
 
 
 def test_register_is_idempotent(shop: Shop) -> None:
-    said = len(shop.said)
+    reports = len(shop.reports)
     shop.session.register()
-    assert shop.said[said:] == []
+    assert shop.reports[reports:] == []
     assert [len(row) for row in shop.ask("SELECT name FROM schema_history")] == [1, 1]
 
 
@@ -233,8 +233,8 @@ def test_capture_confirms_the_wal_of_idle_tables(shop: Shop, settings: Settings)
     shop.run("INSERT INTO unwanted SELECT generate_series(2, 20000)")
 
     def is_read() -> bool:
-        (found,) = read_captured(settings, shop.session.pipeline)
-        return found.slot is not None and found.slot.active and (found.slot.lag_bytes or 0) < 100_000
+        (captured,) = read_captured(settings, shop.session.pipeline)
+        return captured.slot is not None and captured.slot.active and (captured.slot.lag_bytes or 0) < 100_000
 
     wait_until(is_read, what="the slot to follow")
 
@@ -330,24 +330,24 @@ def test_capture_in_json_is_reset_and_deleted(settings: Settings) -> None:
         session.delete()
         assert shop.ask("SELECT slot_name FROM pg_replication_slots WHERE slot_name = 'plain'") == []
         assert shop.ask("SELECT pubname FROM pg_publication") == []
-        (found,) = read_captured(settings, session.pipeline)
-        assert (found.status.state, found.slot) == ("MISSING", None)
+        (captured,) = read_captured(settings, session.pipeline)
+        assert (captured.status.state, captured.slot) == ("MISSING", None)
         session.look_after()
         session.look_after()
-        assert [line for line in shop.said if "nothing is captured" in line] == [shop.said[-1]]  # reported once
+        assert [line for line in shop.reports if "nothing is captured" in line] == [shop.reports[-1]]  # reported once
         session.delete()  # idempotent
-        assert shop.said[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
+        assert shop.reports[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
 
 
 def test_look_after_reports_and_restarts_a_failed_connector(shop: Shop, settings: Settings) -> None:
     """Revoked rights make the snapshot fail; once they are granted again, the next check restarts the connector."""
-    session = replace(shop.session, report=shop.said.append)
+    session = replace(shop.session, report=shop.reports.append)
     session.delete()
     shop.run("REVOKE SELECT ON orders FROM debezium")
     session.register()
     wait_until(lambda: read_captured(settings, session.pipeline)[0].status.problems, what="a failure", seconds=40)
     session.look_after()
-    assert any("failed:" in line and "permission denied" in line for line in shop.said), shop.said
+    assert any("failed:" in line and "permission denied" in line for line in shop.reports), shop.reports
     shop.run("GRANT SELECT ON orders TO debezium")
 
     def runs() -> bool:
@@ -360,6 +360,10 @@ def test_look_after_reports_and_restarts_a_failed_connector(shop: Shop, settings
 def test_read_captured_starts_no_server(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     write_shop(tmp_path, "shop", "avro")
-    (found,) = read_captured(settings, load_pipeline("shop", environ={}, folder=tmp_path))
-    assert (found.status.name, found.status.state, found.slot) == ("postgres-source-shop", "Connect is not running", None)
+    (captured,) = read_captured(settings, load_pipeline("shop", environ={}, folder=tmp_path))
+    assert (captured.status.name, captured.status.state, captured.slot) == (
+        "postgres-source-shop",
+        "Connect is not running",
+        None,
+    )
     assert not settings.home.exists()

@@ -45,16 +45,16 @@ def write(folder: Path, text: str, *, neighbour: str = "") -> Path:
     return folder / "things.py"
 
 
-def first(one: Stream, rate: Rate, number: int = 3, *, start: int = 0) -> list[Event]:
-    return list(islice(events_of(one, rate, start=start), number))
+def first(source: Stream, rate: Rate, number: int = 3, *, start: int = 0) -> list[Event]:
+    return list(islice(events_of(source, rate, start=start), number))
 
 
 def test_load_generator_imports_neighbours_without_side_effects(tmp_path: Path) -> None:
     path, modules = list(sys.path), set(sys.modules)
     ours = stream(write(tmp_path / "ours", NUMBERED, neighbour="ours"))
-    theirs = stream(write(tmp_path / "theirs", NUMBERED, neighbour="theirs"))
+    other = stream(write(tmp_path / "theirs", NUMBERED, neighbour="theirs"))
     assert first(ours, Rate(seed=1))[0]["name"] == "ours"
-    assert first(theirs, Rate(seed=1))[0]["name"] == "theirs"
+    assert first(other, Rate(seed=1))[0]["name"] == "theirs"
     assert first(ours, Rate(seed=1))[0]["name"] == "ours"
     assert sys.path == path
     assert all(name.startswith("headrace_files_") for name in set(sys.modules) - modules)
@@ -75,10 +75,10 @@ def test_load_generator_raises_for_a_stream_without_generator() -> None:
 
 
 def test_generators_get_only_the_parameters_that_they_take(tmp_path: Path) -> None:
-    one = stream(write(tmp_path, NUMBERED, neighbour="x"))
-    event = first(one, Rate(seed=1, problems={"late": 0.1, "other": 0.2}), start=7)[0]
+    numbered = stream(write(tmp_path, NUMBERED, neighbour="x"))
+    event = first(numbered, Rate(seed=1, problems={"late": 0.1, "other": 0.2}), start=7)[0]
     assert (event["number"], event["problems"]) == (7, {"late": 0.1})
-    assert load_generator(one).problems == {"late": 0.5}
+    assert load_generator(numbered).problems == {"late": 0.5}
     assert "drawn" in first(stream(write(tmp_path / "plain", PLAIN)), Rate(problems={"late": 1.0}))[0]
 
 
@@ -97,8 +97,8 @@ def test_seeded_events_have_a_simulated_clock(tmp_path: Path, rate: Rate, step: 
 
 
 def test_unpaced_numbered_events_have_times_until_now(tmp_path: Path) -> None:
-    one = stream(write(tmp_path, NUMBERED, neighbour="x"))
-    moments = [event["at"] for event in first(one, Rate(None, count=100), 100)]
+    numbered = stream(write(tmp_path, NUMBERED, neighbour="x"))
+    moments = [event["at"] for event in first(numbered, Rate(None, count=100), 100)]
     assert all(isinstance(moment, datetime) for moment in moments)
     last, before = moments[-1], moments[0]
     assert isinstance(last, datetime)
@@ -122,16 +122,16 @@ def test_rate_in_proportion_keeps_the_ratio_of_streams() -> None:
 
 def test_events_are_generated_when_due() -> None:
     started = time.monotonic()
-    made: list[float] = []
+    times: list[float] = []
 
     def events() -> Iterator[Event]:
         for number in count():
-            made.append(time.monotonic() - started)
+            times.append(time.monotonic() - started)
             yield {"number": number}
 
     sent = list(islice(generating._paced(events(), 0.05, started=started, stop=Flag()), 4))
-    assert len(sent) == len(made) == 4
-    assert all(at >= 0.05 * (number + 1) - 0.001 for number, at in enumerate(made))
+    assert len(sent) == len(times) == 4
+    assert all(at >= 0.05 * (number + 1) - 0.001 for number, at in enumerate(times))
 
 
 def test_generate_stops_during_a_pause() -> None:
@@ -142,11 +142,11 @@ def test_generate_stops_during_a_pause() -> None:
 
 
 def test_read_problems_parses_and_check_problems_validates(tmp_path: Path) -> None:
-    one = stream(write(tmp_path, NUMBERED, neighbour="x"))
+    numbered = stream(write(tmp_path, NUMBERED, neighbour="x"))
     assert read_problems(["late=0.25", "other=0"]) == {"late": 0.25, "other": 0.0}
-    check_problems([one], {"late": 0.1})
+    check_problems([numbered], {"late": 0.1})
     with pytest.raises(SettingsError) as caught:
-        check_problems([one, replace(one, name="others")], {"lat": 0.1})
+        check_problems([numbered, replace(numbered, name="others")], {"lat": 0.1})
     assert caught.value.next_step == "Problems are: things: late; others: late."
     for written in ("late", "late=", "late=x", "late=-1", "late=1.1", "late=nan"):
         with pytest.raises(SettingsError):
@@ -154,7 +154,7 @@ def test_read_problems_parses_and_check_problems_validates(tmp_path: Path) -> No
 
 
 def test_generate_retries_a_topic_without_a_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = replace(stream(), partitions=2)
+    source = replace(stream(), partitions=2)
     answers: list[dict[tuple[str, int], tuple[int, int]] | None] = [None, None, {("things", 0): (0, 4), ("things", 1): (2, 3)}]
 
     def list_bounds(admin: object, partitions: list[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -165,5 +165,5 @@ def test_generate_retries_a_topic_without_a_leader(tmp_path: Path, monkeypatch: 
         return answer
 
     monkeypatch.setattr(generating, "list_bounds", list_bounds)
-    assert generating._count_events(one, KafkaServers("127.0.0.1:1")) == 7
+    assert generating._count_events(source, KafkaServers("127.0.0.1:1")) == 7
     assert answers == []

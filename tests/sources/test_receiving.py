@@ -66,14 +66,14 @@ def read_topic(servers: str, topic: str, partitions: int) -> list[dict[str, str]
     parts = [TopicPartition(topic, number, 0) for number in range(partitions)]
     ends = [consumer.get_watermark_offsets(part, timeout=10)[1] for part in parts]
     consumer.assign(parts)
-    found: list[dict[str, str]] = []
+    events: list[dict[str, str]] = []
     deadline = time.monotonic() + 60
-    while len(found) < sum(ends) and time.monotonic() < deadline:
+    while len(events) < sum(ends) and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
-            found.append(json.loads(message.value() or b""))
+            events.append(json.loads(message.value() or b""))
     consumer.close()
-    return found
+    return events
 
 
 def test_receiver_sends_a_reading_and_answers_as_the_reference(client: TestClient, weather: Pipeline, broker: str) -> None:
@@ -87,7 +87,7 @@ def test_receiver_sends_a_reading_and_answers_as_the_reference(client: TestClien
     assert data["ts"] in hours
     assert client.get("/health").json() == {"status": "healthy"}
     assert client.get("/log", params={"city": "<script>alert(1)</script>", "temperature": "-1e-2"}).status_code == 200
-    second, first = sorted(read_topic(broker, weather.streams[0].topic, 2), key=lambda each: each["city"])
+    second, first = sorted(read_topic(broker, weather.streams[0].topic, 2), key=lambda event: event["city"])
     event_time = first.pop("event_time")
     assert first == data
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event_time)
@@ -141,7 +141,7 @@ def test_receiver_normalises_blanks_and_accents(client: TestClient, weather: Pip
         assert (answer.status_code, answer.json()["data"]["city"]) == (200, "São Paulo")
     assert client.get("/log", params={"city": "e\u0301" * 255, "temperature": "1"}).status_code == 200, "255 letters"
     events = read_topic(broker, weather.streams[0].topic, 2)
-    assert sorted({each["city"] for each in events}) == ["São Paulo", "é" * 255]
+    assert sorted({event["city"] for event in events}) == ["São Paulo", "é" * 255]
 
 
 @pytest.mark.parametrize("city", ["S%E3o%20Paulo", "%zz", "100%", "%C3", "%ed%a0%80", "%c0%80", "a%2", "%"])

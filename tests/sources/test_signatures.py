@@ -52,16 +52,18 @@ def signed(scheme: SignatureScheme, *, secret: str = SECRET, body: bytes = BODY,
     return replace(plain, headers={**plain.headers, **sign(plain, scheme, secret=secret, now=now)})
 
 
-def passes(one: SignedRequest, *schemes: SignatureScheme, secrets: Sequence[str] = (SECRET,), now: datetime = NOW) -> bool:
+def passes(
+    signed_request: SignedRequest, *schemes: SignatureScheme, secrets: Sequence[str] = (SECRET,), now: datetime = NOW
+) -> bool:
     try:
-        check_signature(one, schemes, secrets=secrets, now=now)
+        check_signature(signed_request, schemes, secrets=secrets, now=now)
     except SignatureError:
         return False
     return True
 
 
-def with_header(one: SignedRequest, name: str, value: str) -> SignedRequest:
-    return replace(one, headers={**one.headers, name: value})
+def with_header(signed_request: SignedRequest, name: str, value: str) -> SignedRequest:
+    return replace(signed_request, headers={**signed_request.headers, name: value})
 
 
 def test_schemes_has_every_declarable_scheme() -> None:
@@ -71,28 +73,28 @@ def test_schemes_has_every_declarable_scheme() -> None:
 @RANDOM_BODIES
 @given(text=texts, secret=texts.filter(lambda text: text.strip() != ""))
 def test_stripe_signatures_match_its_package(text: str, secret: str) -> None:
-    theirs = request(text.encode(), stripe_signature=WebhookSignature.generate_signature_header(text, secret))
+    expected = request(text.encode(), stripe_signature=WebhookSignature.generate_signature_header(text, secret))
     now = datetime.now(timezone.utc)  # the packages read the clock
-    assert passes(theirs, "stripe", secrets=[secret], now=now)
+    assert passes(expected, "stripe", secrets=[secret], now=now)
     header = signed("stripe", secret=secret, body=text.encode(), now=now).headers["stripe-signature"]
     assert WebhookSignature.verify_header(text.encode(), header, secret, tolerance=TOLERANCE_SECONDS)
     with pytest.raises(SignatureVerificationError):
         WebhookSignature.verify_header(text + " ", header, secret)
-    assert not passes(replace(theirs, body=text.encode() + b" "), "stripe", secrets=[secret], now=now)
+    assert not passes(replace(expected, body=text.encode() + b" "), "stripe", secrets=[secret], now=now)
 
 
 @RANDOM_BODIES
 @given(text=texts, secret=texts.filter(bool), milliseconds=st.integers(0, 299_000))
 def test_hubspot_signatures_match_its_package(text: str, secret: str, milliseconds: int) -> None:
     moment = str(int(NOW.timestamp() * 1000) - milliseconds)
-    theirs = {version: Signature.get_signature(secret, text, version, URI, "POST", moment) for version in ("v1", "v2", "v3")}
-    v3 = request(text.encode(), x_hubspot_signature_v3=theirs["v3"], x_hubspot_request_timestamp=moment)
+    expected = {version: Signature.get_signature(secret, text, version, URI, "POST", moment) for version in ("v1", "v2", "v3")}
+    v3 = request(text.encode(), x_hubspot_signature_v3=expected["v3"], x_hubspot_request_timestamp=moment)
     assert passes(v3, "hubspot-v3", secrets=[secret])
     assert not passes(replace(v3, body=text.encode() + b" "), "hubspot-v3", secrets=[secret])
     olds: tuple[SignatureScheme, ...] = ("hubspot-v1", "hubspot-v2")
     for scheme in olds:
         version = scheme[-2:]
-        old = request(text.encode(), x_hubspot_signature=theirs[version], x_hubspot_signature_version=version)
+        old = request(text.encode(), x_hubspot_signature=expected[version], x_hubspot_signature_version=version)
         assert passes(old, scheme, secrets=[secret])
         assert not passes(replace(old, body=text.encode() + b" "), scheme, secrets=[secret])
     ours = sign(request(text.encode()), "hubspot-v3", secret=secret, now=datetime.now(timezone.utc))
@@ -105,16 +107,16 @@ def test_hubspot_signatures_match_its_package(text: str, secret: str, millisecon
 @given(text=texts, secret=keys, identity=st.from_regex(r"[!-~]{1,40}", fullmatch=True))
 def test_standard_webhooks_signatures_match_their_package(text: str, secret: str, identity: str) -> None:
     now = datetime.now(timezone.utc)
-    theirs = Webhook(secret).sign(identity, now, text)
+    expected = Webhook(secret).sign(identity, now, text)
     moment = str(int(now.timestamp()))
-    one = request(text.encode(), webhook_id=identity, webhook_timestamp=moment, webhook_signature=theirs)
-    assert passes(one, "standard-webhooks", secrets=[secret], now=now)
+    signed_request = request(text.encode(), webhook_id=identity, webhook_timestamp=moment, webhook_signature=expected)
+    assert passes(signed_request, "standard-webhooks", secrets=[secret], now=now)
     ours = sign(request(text.encode(), webhook_id=identity), "standard-webhooks", secret=secret, now=now)
     headers = {"webhook-id": identity, **ours}
     Webhook(secret).verify(text, headers, json_parse=False)
     with pytest.raises(WebhookVerificationError):
         Webhook(secret).verify(text + " ", headers, json_parse=False)
-    assert not passes(replace(one, body=text.encode() + b" "), "standard-webhooks", secrets=[secret], now=now)
+    assert not passes(replace(signed_request, body=text.encode() + b" "), "standard-webhooks", secrets=[secret], now=now)
 
 
 @RANDOM_BODIES
@@ -123,10 +125,10 @@ def test_shopify_signatures_match_its_package(value: str, secret: str) -> None:
     """Its package has no check of webhooks: it signs parameters with the same keyed hash, in hexadecimal."""
     shopify.Session.setup(api_key="key", secret=secret)
     body = f"q={value}".replace("%", "%25").replace("&", "%26").encode()
-    theirs = base64.b64encode(bytes.fromhex(shopify.Session.calculate_hmac({"q": value}))).decode()
-    assert passes(request(body, x_shopify_hmac_sha256=theirs), "shopify", secrets=[secret])
-    assert sign(request(body), "shopify", secret=secret, now=NOW) == {"x-shopify-hmac-sha256": theirs}
-    assert not passes(request(body + b" ", x_shopify_hmac_sha256=theirs), "shopify", secrets=[secret])
+    expected = base64.b64encode(bytes.fromhex(shopify.Session.calculate_hmac({"q": value}))).decode()
+    assert passes(request(body, x_shopify_hmac_sha256=expected), "shopify", secrets=[secret])
+    assert sign(request(body), "shopify", secret=secret, now=NOW) == {"x-shopify-hmac-sha256": expected}
+    assert not passes(request(body + b" ", x_shopify_hmac_sha256=expected), "shopify", secrets=[secret])
 
 
 def test_sign_accepts_bytes_that_are_not_text() -> None:
@@ -146,50 +148,58 @@ def flipped(data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("scheme", NAMES)
 def test_check_signature_detects_any_changed_bit_of_the_body(scheme: SignatureScheme) -> None:
-    one = signed(scheme)
-    assert passes(one, scheme)
-    changed = [replace(one, body=body) for body in flipped(BODY)]
+    signed_request = signed(scheme)
+    assert passes(signed_request, scheme)
+    changed = [replace(signed_request, body=body) for body in flipped(BODY)]
     assert len(changed) == 8 * len(BODY)
-    assert [each.body for each in changed if passes(each, scheme)] == []
-    assert not any(passes(replace(one, body=body), scheme) for body in (b"", BODY + b"\0", BODY[1:], BODY[:-1], BODY + BODY))
+    assert [variant.body for variant in changed if passes(variant, scheme)] == []
+    assert not any(
+        passes(replace(signed_request, body=body), scheme) for body in (b"", BODY + b"\0", BODY[1:], BODY[:-1], BODY + BODY)
+    )
 
 
 @pytest.mark.parametrize("scheme", NAMES)
 def test_check_signature_detects_any_changed_bit_of_the_signature(scheme: SignatureScheme) -> None:
-    one = signed(scheme)
+    signed_request = signed(scheme)
     own = sign(request(), scheme, secret=SECRET, now=NOW)
     for name in (*own, *(["webhook-id"] if scheme == "standard-webhooks" else [])):
-        value = one.headers[name]
-        changed = [with_header(one, name, each.decode("latin-1")) for each in flipped(value.encode())]
-        assert [each.headers[name] for each in changed if passes(each, scheme)] == []
+        value = signed_request.headers[name]
+        changed = [with_header(signed_request, name, variant.decode("latin-1")) for variant in flipped(value.encode())]
+        assert [variant.headers[name] for variant in changed if passes(variant, scheme)] == []
         for other in ("", value[:-1], value + "=", value + "0", value.upper() if value != value.upper() else value.lower()):
             if other != value:
-                assert not passes(with_header(one, name, other), scheme), (name, other)
-        assert not passes(replace(one, headers={each: one.headers[each] for each in one.headers if each != name}), scheme)
+                assert not passes(with_header(signed_request, name, other), scheme), (name, other)
+        assert not passes(
+            replace(
+                signed_request,
+                headers={variant: signed_request.headers[variant] for variant in signed_request.headers if variant != name},
+            ),
+            scheme,
+        )
 
 
 @pytest.mark.parametrize("scheme", ["hubspot-v3", "hubspot-v2"])
 def test_hubspot_signs_the_method_and_the_url(scheme: SignatureScheme) -> None:
-    one = signed(scheme)
-    assert not any(passes(replace(one, uri=uri.decode("latin-1")), scheme) for uri in flipped(URI.encode()))
-    assert not passes(replace(one, method="PUT"), scheme)
+    signed_request = signed(scheme)
+    assert not any(passes(replace(signed_request, uri=uri.decode("latin-1")), scheme) for uri in flipped(URI.encode()))
+    assert not passes(replace(signed_request, method="PUT"), scheme)
 
 
 def test_hubspot_decodes_some_characters_of_the_url() -> None:
     written, decoded = "https://x.example/a%3Ab%2fc?d=%40%20e", "https://x.example/a:b/c?d=@%20e"
     moment = str(int(NOW.timestamp() * 1000))
-    theirs = Signature.get_signature(SECRET, "{}", "v3", decoded, "POST", moment)
-    one = request(b"{}", x_hubspot_signature_v3=theirs, x_hubspot_request_timestamp=moment)
-    assert passes(replace(one, uri=written), "hubspot-v3")
+    expected = Signature.get_signature(SECRET, "{}", "v3", decoded, "POST", moment)
+    signed_request = request(b"{}", x_hubspot_signature_v3=expected, x_hubspot_request_timestamp=moment)
+    assert passes(replace(signed_request, uri=written), "hubspot-v3")
 
 
 @pytest.mark.parametrize("scheme", TIMED)
 def test_check_signature_tolerates_five_minutes_both_ways(scheme: SignatureScheme) -> None:
-    one = signed(scheme)
+    signed_request = signed(scheme)
     for seconds, good in ((0, True), (300, True), (301, False), (-300, True), (-301, False), (86_400, False)):
-        assert passes(one, scheme, now=NOW + timedelta(seconds=seconds)) is good, seconds
+        assert passes(signed_request, scheme, now=NOW + timedelta(seconds=seconds)) is good, seconds
     with pytest.raises(SignatureError, match="more than 300 seconds"):
-        check_signature(one, [scheme], secrets=[SECRET], now=NOW + timedelta(days=1))
+        check_signature(signed_request, [scheme], secrets=[SECRET], now=NOW + timedelta(days=1))
 
 
 @pytest.mark.parametrize("scheme", NAMES)
@@ -227,8 +237,8 @@ def test_check_signature_accepts_any_stripe_v1_signature() -> None:
 
 
 def test_check_signature_accepts_any_standard_v1_signature() -> None:
-    one = signed("standard-webhooks")
-    own = one.headers["webhook-signature"]
+    signed_request = signed("standard-webhooks")
+    own = signed_request.headers["webhook-signature"]
     wrong = "v1," + base64.b64encode(b"0" * 32).decode()
     for value, good in (
         (f"{wrong} {own}", True),
@@ -237,7 +247,7 @@ def test_check_signature_accepts_any_standard_v1_signature() -> None:
         (f"v2,{own[3:]}", False),
         ("v1", False),
     ):
-        assert passes(with_header(one, "webhook-signature", value), "standard-webhooks") is good, value
+        assert passes(with_header(signed_request, "webhook-signature", value), "standard-webhooks") is good, value
 
 
 def test_check_signature_does_not_fall_back_to_an_older_scheme() -> None:
@@ -252,8 +262,8 @@ def test_check_signature_does_not_fall_back_to_an_older_scheme() -> None:
 
 def test_signature_errors_contain_no_secret() -> None:
     headers: Sequence[Mapping[str, str]] = ({}, {"stripe-signature": "t=1,v1=aa"}, {"stripe-signature": "x"})
-    for each in headers:
+    for header in headers:
         with pytest.raises(SignatureError) as caught:
-            check_signature(replace(request(), headers=each), ["stripe"], secrets=[SECRET], now=NOW)
+            check_signature(replace(request(), headers=header), ["stripe"], secrets=[SECRET], now=NOW)
         assert SECRET not in str(caught.value)
         assert SECRET[6:] not in str(caught.value)

@@ -41,8 +41,8 @@ WRONG = {"stripe-signature": "t=1,v1=0"}
 
 @pytest.fixture
 def here() -> Iterator[Shop]:
-    with shop() as one:
-        yield one
+    with shop() as running:
+        yield running
 
 
 def test_webhook_sends_a_shopify_order_unchanged(here: Shop) -> None:
@@ -101,13 +101,13 @@ def test_webhook_keeps_an_event_of_unknown_type(here: Shop) -> None:
         here.post("hubspot", [CONTACT, {"eventId": 5, "subscriptionType": "deal.creation"}]),
     ]
     assert {answer.status_code for answer in answers} == {202}
-    kept = [(topic, event["_webhook_topic"], event["_event_id"]) for topic, event in here.producer.events]
-    assert kept[:2] == [("shopify.other", "carts/update", "w-2"), ("shopify.other", "customers/redact (unconfirmed)", "w-3")]
-    assert kept[3:5] == [("stripe.other", "invoice.paid", "evt_2"), ("stripe.other", "customer.source.created", "evt_3")]
-    assert kept[6:] == [("hubspot.contacts", "contact.creation", "1"), ("hubspot.other", "deal.creation", "5")]
+    unknown = [(topic, event["_webhook_topic"], event["_event_id"]) for topic, event in here.producer.events]
+    assert unknown[:2] == [("shopify.other", "carts/update", "w-2"), ("shopify.other", "customers/redact (unconfirmed)", "w-3")]
+    assert unknown[3:5] == [("stripe.other", "invoice.paid", "evt_2"), ("stripe.other", "customer.source.created", "evt_3")]
+    assert unknown[6:] == [("hubspot.contacts", "contact.creation", "1"), ("hubspot.other", "deal.creation", "5")]
     for at in (2, 5):
-        assert kept[at][1] == ""
-        assert re.fullmatch(r"sha256:[0-9a-f]{64}", kept[at][2])
+        assert unknown[at][1] == ""
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", unknown[at][2])
     assert here.producer.events[0][1]["payload"] == '{"cart": "ü"}'
     assert json.loads(here.producer.events[3][1]["payload"])["data"]["object"] == about
 
@@ -193,8 +193,8 @@ def test_webhook_refuses_invalid_signatures(here: Shop) -> None:
     assert all("www-authenticate" in answer.headers for answer in refused.values())
     assert "more than 300 seconds" in refused["stale"].json()["message"]
     assert here.producer.sent == []
-    said = " ".join(answer.text for answer in refused.values())
-    assert not any(secret in said for secret in SECRETS.values())
+    messages = " ".join(answer.text for answer in refused.values())
+    assert not any(secret in messages for secret in SECRETS.values())
 
 
 NOT_JSON = {

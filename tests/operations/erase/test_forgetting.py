@@ -86,8 +86,10 @@ def test_forget_erases_a_person_from_all_tables(erased: Erased) -> None:
     gone = {"member-0001", "order-0001", "order-0002", "order-0005"}
     touched = {"order-0003", "order-0006"}
     for name in ("raw.members", "raw.orders"):
-        kept = [row for row in before[name] if row["id"] not in gone | touched]
-        assert [row for row in after[name] if row["id"] not in touched] == kept, "others' rows are the same in every column"
+        unaffected = [row for row in before[name] if row["id"] not in gone | touched]
+        assert [row for row in after[name] if row["id"] not in touched] == unaffected, (
+            "others' rows are the same in every column"
+        )
     notes = {row["id"]: (row["note"], row["gift"]) for row in after["raw.orders"] if row["id"] in touched}
     assert notes["order-0003"][0] == "a gift for [erased], call [erased]"
     assert notes["order-0006"] == (None, {"message": "from [erased]", "at": None})
@@ -103,7 +105,7 @@ def test_forget_leaves_nothing_on_disk(erased: Erased) -> None:
     assert not any(path.exists() for path in erased.leftovers)
     telling = (b"Ann the second", b"0100 123", b"member-0001", b"order-0001", b" Ann@Example.com")
     files = [path for path in erased.people_lake.settings.home.rglob("*") if path.is_file()]
-    assert [path for path in files if any(each in path.read_bytes() for each in telling)] == []
+    assert [path for path in files if any(identifier in path.read_bytes() for identifier in telling)] == []
     for name in ("raw.members", "raw.orders", "staging.names", "marts.spent"):
         assert len(erased.people_lake.table(name).snapshots()) == 1
     assert erased.proof.dropped_refs == ("raw.members kept",)
@@ -128,11 +130,11 @@ def test_forget_leaves_no_identifier_in_its_records(erased: Erased) -> None:
 
 def test_forget_is_idempotent_and_landing_continues(erased: Erased) -> None:
     people_lake = erased.people_lake
-    found = read_ledger(people_lake.table("raw.members"))
-    assert (found.offsets, found.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
-    assert found.writer != erased.ledger.writer, "an application that planned before can't commit files that are gone"
+    ledger = read_ledger(people_lake.table("raw.members"))
+    assert (ledger.offsets, ledger.checkpoint_id) == (erased.ledger.offsets, erased.ledger.checkpoint_id)
+    assert ledger.writer != erased.ledger.writer, "an application that planned before can't commit files that are gone"
     rows, snapshot = people_lake.all_rows(), people_lake.table("raw.members").metadata.current_snapshot_id
-    assert [each.table for each in people_lake.preview(ANN).affected if each] == []
+    assert [hit.table for hit in people_lake.preview(ANN).affected if hit] == []
     assert people_lake.forget(ANN).holds
     assert people_lake.all_rows() == rows
     assert people_lake.table("raw.members").metadata.current_snapshot_id == snapshot
@@ -159,8 +161,8 @@ def test_forget_treats_an_email_as_a_literal(spark: SparkSession, tmp_path: Path
     people_lake.land("members", [member("hostile", email, n=number) for number, email in enumerate(HOSTILE)])
     people_lake.land("orders", [order("order-0001", BOB), *(order("order-h", email, note="mine") for email in HOSTILE)])
     people_lake.land("orders", [order("order-g", BOB, note=f"to {email}.") for email in HOSTILE])
-    found = {str(each.table): (each.removed, each.redacted) for each in people_lake.preview(*HOSTILE).affected if each}
-    assert found == {"raw.members": (7, 0), "raw.orders": (7, 7)}
+    affected = {str(hit.table): (hit.removed, hit.redacted) for hit in people_lake.preview(*HOSTILE).affected if hit}
+    assert affected == {"raw.members": (7, 0), "raw.orders": (7, 7)}
     assert people_lake.forget(*HOSTILE).holds
     assert people_lake.rows("raw.members") == before
     assert {row["note"] for row in people_lake.rows("raw.orders")} == {None, "to [erased]."}
@@ -197,7 +199,7 @@ def test_forget_carries_out_and_erases_requests(spark: SparkSession, tmp_path: P
         ],
     )
     preview = people_lake.preview(requested=True)
-    assert [each.id for each in preview.requests] == ["event-1", "event-2"]
+    assert [request.id for request in preview.requests] == ["event-1", "event-2"]
     assert people_lake.forget(requested=True).holds
     assert [row["type"] for row in people_lake.rows("raw.other")] == ["cart"]
     assert {row["id"] for row in people_lake.rows("raw.orders")} == {"order-0003", "order-0006"}, (

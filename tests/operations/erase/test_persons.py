@@ -49,24 +49,24 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 
 def ids(person: Person) -> tuple[list[str], list[str]]:
-    return sorted(each["source_id"] for each in person.records), sorted(each["source_id"] for each in person.alike)
+    return sorted(record["source_id"] for record in person.records), sorted(record["source_id"] for record in person.alike)
 
 
 def test_find_person_takes_an_entity_of_equal_values_as_one_person(catalog: SqlCatalog) -> None:
-    found = find_person(catalog, Entities(INDEX), identify(emails=["Ann@example.com"]))
-    assert ids(found) == (["1", "2", "3", "4"], [])
+    person = find_person(catalog, Entities(INDEX), identify(emails=["Ann@example.com"]))
+    assert ids(person) == (["1", "2", "3", "4"], [])
 
 
 def test_find_person_keeps_records_that_only_look_alike(catalog: SqlCatalog) -> None:
-    found = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["Ann@example.com"]))
-    assert ids(found) == (["1", "2", "3"], ["4"]), "also who shares a value with one that shares a value"
-    assert found.identifiers.emails == {"ann@example.com"}
+    person = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["Ann@example.com"]))
+    assert ids(person) == (["1", "2", "3"], ["4"]), "also who shares a value with one that shares a value"
+    assert person.identifiers.emails == {"ann@example.com"}
     other = find_person(catalog, Entities(INDEX, matched=SURE), identify(ids=[("pay", "4")]))
     assert ids(other) == (["4"], ["1", "2", "3"]), "named by its id, it is another person"
 
 
 def test_find_person_ignores_values_that_too_many_records_have(catalog: SqlCatalog) -> None:
-    found = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["bob@example.com"]))
-    assert ids(found) == (["5"], ["6"])
-    assert "15550100009" not in found.identifiers.phones, "a phone of another's takes no rows"
-    assert found.shared == ("+15550100009",)
+    person = find_person(catalog, Entities(INDEX, matched=SURE), identify(emails=["bob@example.com"]))
+    assert ids(person) == (["5"], ["6"])
+    assert "15550100009" not in person.identifiers.phones, "a phone of another's takes no rows"
+    assert person.shared == ("+15550100009",)

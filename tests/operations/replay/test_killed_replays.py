@@ -38,7 +38,7 @@ def test_a_killed_replay_is_finished_by_the_next_one(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     replay_lake = ReplayLake(lake, spark)
-    replay_lake.send([*(thing(each) for each in range(6)), thing(6, n=BIG), b"{broken"])
+    replay_lake.send([*(thing(number) for number in range(6)), thing(6, n=BIG), b"{broken"])
     replay_lake.land()
     replay_lake.build()
     before = replay_lake.rows("raw.things", "id", "n")
@@ -65,7 +65,7 @@ def test_a_killed_replay_is_finished_by_the_next_one(
 
 def test_a_killed_replay_command_leaves_a_live_run_intact(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark)
-    replay_lake.send([*(thing(each) for each in range(20)), thing(20, n=BIG), b"{broken"])
+    replay_lake.send([*(thing(number) for number in range(20)), thing(20, n=BIG), b"{broken"])
     live = lake.start("run", "shelf")
     live.wait_to_say("marts.looked_up  build 1", seconds=120)
     replay_lake.write({"schemas/thing.sql": NAMED})
@@ -74,11 +74,11 @@ def test_a_killed_replay_command_leaves_a_live_run_intact(lake: Lake, spark: Spa
     assert died.wait(seconds=180) == -signal.SIGKILL, died.said()
     replay_lake.send([thing(22)])
     live.wait_to_say("checkpoint 2", seconds=60)
-    told = lake.run(*asked, "--dry-run")
-    assert "No row was changed" in told, told
+    preview = lake.run(*asked, "--dry-run")
+    assert "No row was changed" in preview, preview
     replay_lake.send([thing(23)])
-    said = lake.run(*asked)
-    assert "raw.things" in said, said
+    output = lake.run(*asked)
+    assert "raw.things" in output, output
     live.wait_to_say("checkpoint 3", seconds=60)
     replay_lake.send([thing(24, n=999)])
     wait_until(lambda: newest_of(replay_lake)["thing-4"] == 999, what="the live run to go on building", seconds=120)

@@ -49,7 +49,7 @@ TABLES = ["staging.latest", "marts.counted", "marts.looked_up"]
 
 
 def actions(replay_lake: ReplayLake) -> list[str]:
-    return [plan_table(replay_lake.lake.catalog, replay_lake.pipeline, each).action for each in replay_lake.pipeline.tables]
+    return [plan_table(replay_lake.lake.catalog, replay_lake.pipeline, table).action for table in replay_lake.pipeline.tables]
 
 
 def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
@@ -73,7 +73,7 @@ def erase(replay_lake: ReplayLake, at: Offset, *, redacted: Offset) -> None:
 
 def test_replay_corrects_a_window_and_landing_continues(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark)
-    replay_lake.send([thing(each) for each in range(10)])
+    replay_lake.send([thing(number) for number in range(10)])
     replay_lake.send([thing(10, n=BIG), b"{broken", thing(12, n=BIG)])
     replay_lake.land()
     replay_lake.build()
@@ -84,8 +84,8 @@ def test_replay_corrects_a_window_and_landing_continues(lake: Lake, spark: Spark
     right = Counts(replaced=6, recovered=1, still_refused=1)
 
     done = replay_lake.replay(wanted)
-    assert [(one.read, one.counts) for one in done.streams] == [(8, right)]
-    assert [str(each.table.table) for each in done.outcomes if each.built] == TABLES
+    assert [(stream.read, stream.counts) for stream in done.streams] == [(8, right)]
+    assert [str(outcome.table.table) for outcome in done.outcomes if outcome.built] == TABLES
     assert done.holds
     replay_lake.check(landed=11, refused=2)
     named = replay_lake.rows("raw.things", "n", "name")
@@ -100,13 +100,13 @@ def test_replay_corrects_a_window_and_landing_continues(lake: Lake, spark: Spark
     )
 
     again = replay_lake.replay(wanted)
-    assert [one.counts for one in again.streams] == [Counts(unchanged=7, still_refused=1)]
+    assert [stream.counts for stream in again.streams] == [Counts(unchanged=7, still_refused=1)]
     assert again.rebuilds == ()
 
     replay_lake.send([thing(13)])
     batch = live.land_batch(spark.sparkContext)
     assert batch is not None
-    assert [one.rows for one in batch.landed] == [1]
+    assert [stream.rows for stream in batch.landed] == [1]
     replay_lake.check(landed=12, refused=2)
     assert actions(replay_lake)[0] == "increment"
 
@@ -131,7 +131,7 @@ def test_replay_keeps_rows_of_an_earlier_topic(lake: Lake, spark: SparkSession) 
     assert compact_group(session, TableName("raw", "things"), Group(list_files(table)), planned, at=current, how=whole)
     replay_lake.write({"schemas/thing.sql": WIDE})
     done = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
-    assert [one.counts for one in done.streams] == [Counts(replaced=4, still_refused=1)]
+    assert [stream.counts for stream in done.streams] == [Counts(replaced=4, still_refused=1)]
     named = [(row["n"], row["name"]) for row in replay_lake.rows("raw.things", "n", "name")]
     assert sorted(named) == [(0, None), (1, None), (3, None), *((n, f"name {n}") for n in (100, 102, 103, 104))]
     assert len(lake.quarantine("shelf.things")) == 2
@@ -142,19 +142,19 @@ def test_replay_keeps_rows_of_an_earlier_topic(lake: Lake, spark: SparkSession) 
 
 def test_replay_runs_beside_landing(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark, tables=0)
-    replay_lake.send([thing(each) for each in range(20)])
+    replay_lake.send([thing(number) for number in range(20)])
     replay_lake.land()
     servers, lander = KafkaServers(replay_lake.lake.servers), replay_lake.lake.lander(replay_lake.pipeline)
     session = Session(replay_lake.lake.settings(), replay_lake.pipeline, servers, lander, spark)
     replay_lake.write({"schemas/thing.sql": WIDE})
     stop = Event()
-    said: list[str] = []
+    reports: list[str] = []
     batches: list[Batch] = []
     errors: list[BaseException] = []
 
     def live() -> None:
         try:
-            land(session, once=False, stop=stop, landed=batches.append, report=said.append)
+            land(session, once=False, stop=stop, landed=batches.append, report=reports.append)
         except BaseException as error:
             errors.append(error)
 
@@ -173,7 +173,7 @@ def test_replay_runs_beside_landing(lake: Lake, spark: SparkSession) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-    assert (errors, said) == ([], []), "landing was not disturbed"
+    assert (errors, reports) == ([], []), "landing was not disturbed"
     assert done.streams[0].counts.replaced >= 20
     replay_lake.land()
     replay_lake.replay(ReplayRequest(Window(hours(0), None)))
@@ -183,7 +183,7 @@ def test_replay_runs_beside_landing(lake: Lake, spark: SparkSession) -> None:
 
 def test_replay_names_offsets_that_kafka_no_longer_has(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark, tables=2)
-    replay_lake.send([thing(each) for each in range(8)])
+    replay_lake.send([thing(number) for number in range(8)])
     replay_lake.land()
     replay_lake.build()
     delete_records(admin_client(KafkaServers(replay_lake.lake.servers)), replay_lake.lake.topic, {0: 2})
@@ -193,11 +193,11 @@ def test_replay_names_offsets_that_kafka_no_longer_has(lake: Lake, spark: SparkS
     assert "--from-raw" in str(gap.value)
     erase(replay_lake, Offset(1, 3), redacted=Offset(0, 3))
     later = replay_lake.replay(ReplayRequest(Window(hours(3), None), table="latest"))
-    assert [one.counts for one in later.streams] == [Counts(replaced=3)]
+    assert [stream.counts for stream in later.streams] == [Counts(replaced=3)]
     named = {row["n"]: row["name"] for row in replay_lake.rows("raw.things", "n", "name")}
     assert named == {n: f"name {n}" if n in (3, 4, 5) else None for n in range(7)}, "what was erased does not come back"
     anew = replay_lake.replay(ReplayRequest(table="counted"))
-    assert [str(each.table.table) for each in anew.outcomes if each.built] == ["marts.counted"]
+    assert [str(outcome.table.table) for outcome in anew.outcomes if outcome.built] == ["marts.counted"]
     assert anew.streams == ()
 
 
@@ -220,7 +220,7 @@ def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: Spar
     path.write_text("\n".join(json.dumps(line) for line in lines))
     mended = read_mended(replay_lake.pipeline, path)
     done = replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
-    assert [one.counts for one in done.streams] == [Counts(recovered=1, still_refused=1)]
+    assert [stream.counts for stream in done.streams] == [Counts(recovered=1, still_refused=1)]
     replay_lake.check(landed=3, refused=2)
     (row,) = [row for row in replay_lake.lake.rows("raw.things") if row["id"] == "mended"]
     assert (row["kafka_partition"], row["kafka_offset"], row["kafka_timestamp"]) == (0, 1, hours(2))
@@ -229,17 +229,17 @@ def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: Spar
         replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
 
     window = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
-    assert [one.counts for one in window.streams] == [Counts(unchanged=2, kept=1, still_refused=2)]
+    assert [stream.counts for stream in window.streams] == [Counts(unchanged=2, kept=1, still_refused=2)]
 
     latest = "SELECT id, n FROM raw.things"
     replay_lake.write({"schemas/thing.sql": WIDE, "staging/latest.sql": f"/*\nkeys: [id]\nsequence_by: n\n*/\n{latest}"})
-    told = replay_lake.replay(ReplayRequest(quarantined=True), dry_run=True)
-    assert [one.counts for one in told.streams] == [Counts(recovered=1, still_refused=1)]
-    assert [str(each) for each in told.rebuilds] == ["staging.latest"]
+    preview = replay_lake.replay(ReplayRequest(quarantined=True), dry_run=True)
+    assert [stream.counts for stream in preview.streams] == [Counts(recovered=1, still_refused=1)]
+    assert [str(table) for table in preview.rebuilds] == ["staging.latest"]
     replay_lake.check(landed=3, refused=2)
     done = replay_lake.replay(ReplayRequest(quarantined=True))
-    assert done.streams == told.streams
-    assert [str(each.table.table) for each in done.outcomes if each.built] == ["staging.latest"]
+    assert done.streams == preview.streams
+    assert [str(outcome.table.table) for outcome in done.outcomes if outcome.built] == ["staging.latest"]
     replay_lake.check(landed=4, refused=1)
     assert replay_lake.lake.quarantine("staging.latest") == []
     assert {row["n"] for row in replay_lake.rows("staging.latest", "n")} == {1, 3, BIG, 5000}
@@ -251,38 +251,40 @@ def test_replay_reads_again_if_staged_files_are_too_old(
 ) -> None:
     """As if the machine had slept: maintenance may have removed the files."""
     replay_lake = ReplayLake(lake, spark, tables=1)
-    replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    replay_lake.send([*(thing(number) for number in range(4)), thing(4, n=BIG)])
     replay_lake.land()
     replay_lake.write({"schemas/thing.sql": WIDE})
-    seen: list[float] = []
+    begun: list[float] = []
 
     def check_in_time(settings: Settings, *, began: float, where: str) -> None:
-        seen.append(began)
-        in_flight.check_in_time(settings, began=0.0 if len(seen) == 1 else began, where=where)
+        begun.append(began)
+        in_flight.check_in_time(settings, began=0.0 if len(begun) == 1 else began, where=where)
 
     monkeypatch.setattr(replaying, "check_in_time", check_in_time)
     (done,) = replay_lake.replay(ReplayRequest(Window(hours(0), None))).streams
     assert done.counts.recovered == 1
-    assert len(seen) == 2
-    assert seen[0] < seen[1]
+    assert len(begun) == 2
+    assert begun[0] < begun[1]
     replay_lake.check(landed=5, refused=0)
 
 
 def test_replay_retries_outages_in_every_step(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also between the commits of the table and the quarantine: the replay recognises its own commit."""
     replay_lake = ReplayLake(lake, spark, tables=1)
-    replay_lake.send([*(thing(each) for each in range(4)), thing(4, n=BIG)])
+    replay_lake.send([*(thing(number) for number in range(4)), thing(4, n=BIG)])
     replay_lake.land()
     replay_lake.build()
     replay_lake.write({"schemas/thing.sql": WIDE})
     monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
-    steps, said = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "flush_replayed"], list[str]()
+    steps, reports = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "flush_replayed"], list[str]()
     for step in steps:
         monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))
-    done = replay_lake.replay(ReplayRequest(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=said.append))
+    done = replay_lake.replay(ReplayRequest(Window(hours(0), None)), retry_policy=RetryPolicy("replay", report=reports.append))
     assert done.holds
     assert done.streams[0].counts.recovered == 1
-    assert [sentence.split(" ")[1] for sentence in said] == ["the", "going"] * 3, "read, look what was built, put in place"
+    assert [sentence.split(" ")[1] for sentence in reports] == ["the", "recovered"] * 3, (
+        "read, look what was built, put in place"
+    )
     replay_lake.check(landed=5, refused=0)
     logged = [entry.s3_key for entry in read_log(places_of(replay_lake.pipeline.streams[0], lake.settings()).commit_log)]
     assert len(logged) == len(set(logged)), "a step that is tried again logs its files once"
