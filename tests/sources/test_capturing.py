@@ -265,7 +265,7 @@ def test_capture_survives_kills_of_connect_and_postgres(shop: Shop, settings: Se
     wait_until(lambda: len(inserted) > SOME, what="rows")
     kill(connect.pid)
     wait_until(lambda: running_connect(settings) is None, what="its end")
-    shop.session.look_after()
+    shop.session.check()
     assert running_connect(settings) != connect
     seen_before = len(inserted)
     wait_until(lambda: len(shop.messages()) > seen_before, what="messages after the kill", seconds=60, pause=0.5)
@@ -273,7 +273,7 @@ def test_capture_survives_kills_of_connect_and_postgres(shop: Shop, settings: Se
     assert server is not None
     kill(server.pid)
     wait_until(lambda: running_postgres(settings) is None, what="its end")
-    shop.session.look_after()
+    shop.session.check()
     seen_before = len(inserted)
     wait_until(lambda: len(inserted) > seen_before + SOME, what="rows after the kill")
     stop.set()
@@ -295,7 +295,7 @@ def test_capture_survives_a_kill_of_the_registry(shop: Shop, settings: Settings)
     ids = {message[1:5] for message in shop.messages() if message is not None}
     kill(before.pid)
     wait_until(lambda: running_registry(settings) is None, what="its end")
-    shop.session.look_after()
+    shop.session.check()
     after = running_registry(settings)
     assert after is not None
     assert after.port == before.port
@@ -332,26 +332,26 @@ def test_capture_in_json_is_reset_and_deleted(settings: Settings) -> None:
         assert shop.ask("SELECT pubname FROM pg_publication") == []
         (captured,) = read_captured(settings, session.pipeline)
         assert (captured.status.state, captured.slot) == ("MISSING", None)
-        session.look_after()
-        session.look_after()
+        session.check()
+        session.check()
         assert [line for line in shop.reports if "nothing is captured" in line] == [shop.reports[-1]]  # reported once
         session.delete()  # idempotent
         assert shop.reports[-1] == "Connector postgres-source-plain: was not registered; slot plain: did not exist"
 
 
-def test_look_after_reports_and_restarts_a_failed_connector(shop: Shop, settings: Settings) -> None:
+def test_check_reports_and_restarts_a_failed_connector(shop: Shop, settings: Settings) -> None:
     """Revoked rights make the snapshot fail; once they are granted again, the next check restarts the connector."""
     session = replace(shop.session, report=shop.reports.append)
     session.delete()
     shop.run("REVOKE SELECT ON orders FROM debezium")
     session.register()
     wait_until(lambda: read_captured(settings, session.pipeline)[0].status.problems, what="a failure", seconds=40)
-    session.look_after()
+    session.check()
     assert any("failed:" in line and "permission denied" in line for line in shop.reports), shop.reports
     shop.run("GRANT SELECT ON orders TO debezium")
 
     def runs() -> bool:
-        session.look_after()
+        session.check()
         return read_captured(settings, session.pipeline)[0].status.is_running
 
     wait_until(runs, what="it to run again", seconds=40)

@@ -35,7 +35,7 @@ from headrace.sources.connector_templates import Connector, Surroundings, fill_t
 from headrace.sources.connectors import ConnectorStatus
 from headrace.spec.model.pipeline import Capture, Pipeline
 
-_LOOK_SECONDS = 2.0
+_CHECK_SECONDS = 2.0
 _FIRST_WAIT_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 60.0
 
@@ -105,7 +105,7 @@ class Capturing:
                 )
             self.report(f"Connector {connector.name} is running")
 
-    def look_after(self) -> None:
+    def check(self) -> None:
         """Start stopped servers, update the servers' addresses in the connectors, and restart failed connectors.
 
         A connector that was deleted meanwhile stays deleted: registering it again would take an unwanted snapshot.
@@ -235,7 +235,7 @@ def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
     with capture_session(settings, pipeline, report=report) as session:
         session.register()
         stop = Event()
-        thread = Thread(target=_keep, args=(session, stop), name="capture", daemon=True)
+        thread = Thread(target=_check_repeatedly, args=(session, stop), name="capture", daemon=True)
         thread.start()
         try:
             yield session
@@ -285,13 +285,13 @@ def _name_connectors(pipeline: Pipeline, capture: Capture, database: SourceDatab
     return fill_templates(pipeline, capture, Surroundings(known, "", None, os.environ))
 
 
-def _keep(session: Capturing, stop: Event) -> None:
-    wait = _LOOK_SECONDS
+def _check_repeatedly(session: Capturing, stop: Event) -> None:
+    wait = _CHECK_SECONDS
     reported = ""
     while not stop.wait(wait):
         try:
-            session.look_after()
-            wait, reported = _LOOK_SECONDS, ""
+            session.check()
+            wait, reported = _CHECK_SECONDS, ""
         except (HeadraceError, OSError) as error:
             wait = min(_LONGEST_WAIT_SECONDS, wait * 2)
             reason = error.what if isinstance(error, RetryableError) else str(error)

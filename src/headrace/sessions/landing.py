@@ -38,7 +38,7 @@ _IDLE_SECONDS = 0.05
 _BUSY_SECONDS = 1.0
 """The minimum interval of batches while tables are being built. Each batch costs a job and a commit per stream, and its rows
 wait for the running builds anyway."""
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 """How often landing checks whether builds are still running."""
 _RETRIES_ONCE = 2
 """How often `--once` retries a failed stream: after one second and after two."""
@@ -172,7 +172,7 @@ def land(
             pause = _IDLE_SECONDS if batch is None else 0.0
             stop.wait(max(pause, 0.0 if once else session.pipeline.trigger_seconds - (time.monotonic() - started)))
             while batch is not None and is_busy() and time.monotonic() - started < _BUSY_SECONDS:
-                if stop.wait(_LOOK_SECONDS):
+                if stop.wait(_POLL_SECONDS):
                     break
     stopped = session.lander.stopped
     if len(stopped) > 1:

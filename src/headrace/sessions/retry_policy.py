@@ -21,13 +21,13 @@ _LONGEST_PAUSE_SECONDS = 10.0
 
 
 class RetryPolicy:
-    """The retries of one task, called `who` in reports. Pauses grow from one second to ten.
+    """The retries of one task, called `task` in reports. Pauses grow from one second to ten.
 
     With `seconds`, the error is raised once the outage has lasted that long.
     """
 
-    def __init__(self, who: str, *, report: Report, seconds: float | None = None) -> None:
-        self._who = who
+    def __init__(self, task: str, *, report: Report, seconds: float | None = None) -> None:
+        self._task = task
         self._report = report
         self._seconds = seconds
         self._since = 0.0
@@ -43,7 +43,7 @@ class RetryPolicy:
         if not self.is_waiting:
             self._since = now
             what = error.what if isinstance(error, RetryableError) else str(error)
-            self._report(f"{self._who}: {what}; retrying until it succeeds")
+            self._report(f"{self._task}: {what}; retrying until it succeeds")
         elif self._seconds is not None and now - self._since > self._seconds:
             raise error
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self._pause * 2))
@@ -52,7 +52,7 @@ class RetryPolicy:
     def goes_on(self) -> None:
         """Report the end of the outage, if one was reported."""
         if self.is_waiting:
-            self._report(f"{self._who}: recovered after {time.monotonic() - self._since:.0f} s")
+            self._report(f"{self._task}: recovered after {time.monotonic() - self._since:.0f} s")
         self._pause = 0.0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:
@@ -79,6 +79,6 @@ def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: E
     return attempt_once() if retry_policy is None else retry_policy.keep_trying(attempt_once, stop=stop or Event())
 
 
-def for_command(who: str, *, report: Report) -> RetryPolicy:
+def for_command(task: str, *, report: Report) -> RetryPolicy:
     """Return the retry policy of a command that has to end: five minutes. Long-running commands retry without a limit."""
-    return RetryPolicy(who, report=report, seconds=_FOR_A_COMMAND_SECONDS)
+    return RetryPolicy(task, report=report, seconds=_FOR_A_COMMAND_SECONDS)

@@ -60,7 +60,7 @@ class Traffic:
             self._rate, self._seed, self._started = rate, seed, datetime.now(timezone.utc)
             self._began = time.monotonic()
             self._stop = threading.Event()
-            self._thread = threading.Thread(target=self._play, args=(self._stop, rate, seed), name="traffic", daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(self._stop, rate, seed), name="traffic", daemon=True)
             self._thread.start()
             return True
 
@@ -97,20 +97,20 @@ class Traffic:
         self._last_error: str | None = None
         self._began = self._ended = 0.0
 
-    def _play(self, stop: threading.Event, rate: float, seed: int) -> None:
+    def _run(self, stop: threading.Event, rate: float, seed: int) -> None:
         random = Random(f"traffic {seed}")  # not the numbers that filled the tables, even with the same seed
         try:
             while not stop.is_set():
                 try:
                     with psycopg.connect(self._dsn, autocommit=True, connect_timeout=5) as connection:
-                        self._play_on(connection, stop, random, 1 / rate)
+                        self._run_transactions(connection, stop, random, 1 / rate)
                 except psycopg.Error as error:
                     self._note(error)
                     stop.wait(_AGAIN_SECONDS)
         finally:
             self._ended = time.monotonic()
 
-    def _play_on(self, connection: Connection, stop: threading.Event, random: Random, every: float) -> None:
+    def _run_transactions(self, connection: Connection, stop: threading.Event, random: Random, every: float) -> None:
         due = time.monotonic()
         while not stop.wait(max(0.0, due - time.monotonic())):
             # After falling behind, catch up on at most a second of transactions.

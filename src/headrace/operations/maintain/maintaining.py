@@ -188,11 +188,11 @@ def list_work(settings: Settings, pipelines: Sequence[Pipeline], *, table: str |
 def list_existing(settings: Settings, work: Sequence[Work], *, retry_policy: RetryPolicy | None = None) -> tuple[Work, ...]:
     """Return the tables that exist. Retries during an outage of the catalog with `retry_policy`."""
 
-    def look() -> tuple[Work, ...]:
+    def list_now() -> tuple[Work, ...]:
         catalog = find_catalog(settings)
         return tuple((owner, target) for owner, target in work if load_table(catalog, target.name) is not None)
 
-    return retry(look, retry_policy)
+    return retry(list_now, retry_policy)
 
 
 def preview_all(settings: Settings, work: Sequence[Work]) -> tuple[MaintenancePreview, ...]:
