@@ -263,7 +263,7 @@ def test_fields_that_the_schema_does_not_name_are_kept_as_they_were_sent() -> No
     assert decoded_rows[0]["_extra"] is None
     assert decoded_rows[1]["who"] == {"name": "a"}
     text = decoded_rows[1]["_extra"]
-    assert '"price":1.10' in text, "digits stay as they were sent"
+    assert '"price":1.10' in text, "digits are unchanged"
     assert json.loads(text) == {
         "price": 1.1,
         "big": 123456789012345678901234567890,

@@ -56,7 +56,7 @@ def test_logged_elsewhere_lists_only_files_of_the_tables_own_log(tmp_path: Path)
     log, outside = f"file://{tmp_path}/log", f"file://{tmp_path}/out/00000-1.parquet"
     paths = [outside, f"{settings.warehouse}/metadata/quarantine/output/part-1.parquet"]
     log_files(log, checkpoint_id=1, subtask=0, batch="b", paths=paths, now=NOW)
-    assert logged_elsewhere(stream, table, settings) == frozenset(), "nobody says whose log it is"
+    assert logged_elsewhere(stream, table, settings) == frozenset(), "no table has claimed the log"
     claim_log(log, table="lineage.events", owner=str(table.metadata.table_uuid))
     assert logged_elsewhere(stream, table, settings) == {outside}
     assert logged_elsewhere(replace(stream, output=None), table, settings) == frozenset()

@@ -1,4 +1,4 @@
-"""What a webhook's endpoint does with requests that nobody sends by mistake: it refuses them, and does not grow.
+"""Webhook endpoints refuse hostile requests, and their memory does not grow.
 
 `make hostile` sends many more, to every server.
 """

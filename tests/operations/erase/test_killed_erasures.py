@@ -76,13 +76,13 @@ def raw_counts(people_lake: PeopleLake) -> set[tuple[object, ...]]:
 
 def test_waiting_requests_are_reported_once(spark: SparkSession, tmp_path: Path) -> None:
     people_lake = PeopleLake(tmp_path, spark, PEOPLE)
-    told: list[str] = []
-    waiting = WaitingRequests(people_lake.lake, told.append)
+    reports: list[str] = []
+    waiting = WaitingRequests(people_lake.lake, reports.append)
     waiting.look()
     people_lake.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
     waiting.look()
     waiting.look()
-    assert told == [
+    assert reports == [
         "raw.other: 1 request to erase a person waits. Stop this, then run: headrace forget club --requested",
     ]
 

@@ -86,7 +86,7 @@ def test_maintenance_keeps_the_snapshots_of_a_lagging_reader(spark: SparkSession
     assert count_removed(layer_lake) > 0, "its reader has still to read them"
     layer_lake.build()
     maintain_all(keeper, layer_lake.lake.spark, layer_lake.pipeline)
-    assert count_removed(layer_lake) == 0, "nobody has to read them any more"
+    assert count_removed(layer_lake) == 0, "no reader needs them any more"
     whole.build()
     assert_same(layer_lake.all_rows(), whole.all_rows())
 

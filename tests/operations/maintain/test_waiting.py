@@ -45,15 +45,15 @@ def maintain(settings: Settings, work: tuple[Work, ...], *, retry_policy: RetryP
 
 
 def test_maintain_all_continues_after_an_outage(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, said = list_work(settings, []), list[str]()
+    work, reports = list_work(settings, []), list[str]()
     names = [str(target.name) for _, target in work]
     weather = Weather(names[1], names[1], names[3])
     monkeypatch.setattr(maintaining, "maintain_table", weather.maintain_table)
-    maintain(settings, work, retry_policy=RetryPolicy("maintenance", report=said.append))
+    maintain(settings, work, retry_policy=RetryPolicy("maintenance", report=reports.append))
     assert weather.done == names
-    told = [sentence.split(": ")[1].split(" ")[0] for sentence in said]
-    assert told == ["the", "recovered", "the", "recovered"], said
-    assert "object store" in said[0]
+    first_words = [sentence.split(": ")[1].split(" ")[0] for sentence in reports]
+    assert first_words == ["the", "recovered", "the", "recovered"], reports
+    assert "object store" in reports[0]
 
 
 def test_maintain_all_raises_at_once_without_a_retry_policy(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_maintain_all_raises_at_once_without_a_retry_policy(settings: Settings, 
 
 
 def test_list_existing_retries_an_outage_of_the_catalog(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    failures, said = iter([UnavailableError("the catalog does not answer: refused")]), list[str]()
+    failures, reports = iter([UnavailableError("the catalog does not answer: refused")]), list[str]()
 
     def find(settings: Settings) -> object:
         for failure in failures:
@@ -72,8 +72,10 @@ def test_list_existing_retries_an_outage_of_the_catalog(settings: Settings, monk
         return find_catalog(settings)
 
     monkeypatch.setattr(maintaining, "find_catalog", find)
-    assert list_existing(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=said.append)) == ()
-    assert [sentence.split(";")[0] for sentence in said] == [
+    assert (
+        list_existing(settings, list_work(settings, []), retry_policy=RetryPolicy("maintenance", report=reports.append)) == ()
+    )
+    assert [sentence.split(";")[0] for sentence in reports] == [
         "maintenance: the catalog does not answer: refused",
         "maintenance: recovered after 0 s",
     ]

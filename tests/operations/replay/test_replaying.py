@@ -196,9 +196,9 @@ def test_replay_names_offsets_that_kafka_no_longer_has(lake: Lake, spark: SparkS
     assert [stream.counts for stream in later.streams] == [Counts(replaced=3)]
     named = {row["n"]: row["name"] for row in replay_lake.rows("raw.things", "n", "name")}
     assert named == {n: f"name {n}" if n in (3, 4, 5) else None for n in range(7)}, "what was erased does not come back"
-    anew = replay_lake.replay(ReplayRequest(table="counted"))
-    assert [str(outcome.table.table) for outcome in anew.outcomes if outcome.built] == ["marts.counted"]
-    assert anew.streams == ()
+    rebuilt = replay_lake.replay(ReplayRequest(table="counted"))
+    assert [str(outcome.table.table) for outcome in rebuilt.outcomes if outcome.built] == ["marts.counted"]
+    assert rebuilt.streams == ()
 
 
 def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:

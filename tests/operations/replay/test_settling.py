@@ -23,7 +23,7 @@ AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WINDOW = Window(AT, AT + timedelta(hours=2))
 
 
-def rows(table: Table, *told: tuple[str, int, int, str]) -> pa.Table:
+def rows(table: Table, *specs: tuple[str, int, int, str]) -> pa.Table:
     """Return rows: stream, offset (and hour), checkpoint, reason."""
     made = [
         {
@@ -36,7 +36,7 @@ def rows(table: Table, *told: tuple[str, int, int, str]) -> pa.Table:
             "original_bytes": b"?",
             "checkpoint_id": checkpoint,
         }
-        for stream, offset, checkpoint, reason in told
+        for stream, offset, checkpoint, reason in specs
     ]
     return pa.Table.from_pylist(made, schema=schema_to_pyarrow(table.schema()))
 

@@ -193,9 +193,9 @@ def _prepare(
     target, read = _read(session, target, request)
     if not read.read and not request.window:
         return None
-    session = _session_for(lake, read.read)
+    spark = _session_for(lake, read.read)
     whole = request.window is not None
-    return _Prepared(began, target, read, compare(session, target, read, excluded=excluded, whole=whole, stage=stage))
+    return _Prepared(began, target, read, compare(spark, target, read, excluded=excluded, whole=whole, stage=stage))
 
 
 def _commit(
