@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.outages import find_away
 
-LOG = "landing"
-"""The name of the log, without its suffix."""
-
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
 _MOST_AWAY = 9  # the waits of 9 tries add up to five minutes
-_LOG_BYTES = 5 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -55,16 +51,3 @@ def as_landing_error(error: BaseException, *, label: str) -> LandingError:
         return error
     reason = error.what if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
     return LandingError(reason, where=label, next_step="Read the traceback with: headrace logs landing")
-
-
-@lru_cache(maxsize=8)
-def landing_log(folder: Path) -> logging.Logger:
-    """Return the logger that writes tracebacks to `landing.log` in this folder only."""
-    folder.mkdir(parents=True, exist_ok=True)
-    logger = logging.getLogger(f"headrace.landing.{folder}")
-    logger.propagate = False
-    handler = RotatingFileHandler(folder / f"{LOG}.log", maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    return logger

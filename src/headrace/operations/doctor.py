@@ -69,10 +69,10 @@ def origins_of(settings: Settings) -> tuple[SettingOrigin, ...]:
     from_file = f"{FILE} [{settings.profile}]"
     return (
         profile,
-        *(SettingOrigin(spec.name, _shown(spec, settings), settings.origins[spec.name]) for spec in KNOWN),
+        *(SettingOrigin(spec.name, _shown(spec, settings), settings.origins[spec.name]) for spec in SETTING_SPECS),
         *(
             SettingOrigin(f"{spec.name}.{name}", value, from_file)
-            for spec in HANDED_ON
+            for spec in PASSED_ON_SECTIONS
             for name, value in getattr(settings, spec.field).items()
         ),
         *(SettingOrigin(variable, "(set)", "environment") for name, variable in SECRETS.items() if getattr(settings, name)),

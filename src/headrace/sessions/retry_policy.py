@@ -44,6 +44,7 @@ class RetryPolicy:
             self._since = now
             what = error.what if isinstance(error, RetryableError) else str(error)
             self._report(f"{self._task}: {what}; retrying until it succeeds")
+            _LOG.info("retrying", extra=log_fields(task=self._task, error=type(error).__name__))
         elif self._seconds is not None and now - self._since > self._seconds:
             raise error
         self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self._pause * 2))
@@ -52,7 +53,9 @@ class RetryPolicy:
     def goes_on(self) -> None:
         """Report the end of the outage, if one was reported."""
         if self.is_waiting:
-            self._report(f"{self._task}: recovered after {time.monotonic() - self._since:.0f} s")
+            seconds = time.monotonic() - self._since
+            self._report(f"{self._task}: recovered after {seconds:.0f} s")
+            _LOG.info("recovered", extra=log_fields(task=self._task, seconds=round(seconds, 3)))
         self._pause = 0.0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:

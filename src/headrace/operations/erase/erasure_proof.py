@@ -116,7 +116,8 @@ def _owner(column: str, values: frozenset[str], *, storage: Storage) -> Callable
             with open_input(file.uri, storage=storage) as stream:
                 owners = pq.ParquetFile(stream).read(columns=[column])[column]
             return bool(set(pc.unique(owners).to_pylist()) & values)
-        except Exception:  # incomplete: another pipeline may be writing it
+        except Exception as error:  # incomplete: another pipeline may be writing it
+            log_trace(_LOG, "an orphan file could not be read", error, level=logging.INFO)
             return file.modified < time.time() - OTHERS_HURRY_SECONDS
 
     return is_ours

@@ -87,7 +87,8 @@ def search_file(target: Target, needle: Needle, *, storage: Storage = DISK) -> I
             content = io.BytesIO(stream.read()) if not target.uri.endswith(".parquet") else None
             hits = _search_parquet(stream, target, needle, text) if content is None else _search_other(content, target, text)
             yield from list(hits)
-    except Exception:  # not searched, for whatever reason
+    except Exception as error:  # not searched, for whatever reason
+        log_trace(_LOG, f"a file of {target.table} could not be searched", error, level=logging.WARNING)
         yield Hit(target.table, target.uri, _UNREADABLE, 1)
 
 

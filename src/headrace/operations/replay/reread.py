@@ -17,6 +17,7 @@ from headrace.landing.batch import Range, StreamJob, StreamResult, TaskPlan
 from headrace.landing.plan import pack_ranges
 from headrace.landing.task import run_tasks
 from headrace.landing.task_errors import error_of, explain_failure
+from headrace.logs import LANDING, log_failure
 from headrace.operations.replay.target import Staged, Target, grow_target, read_staged
 from headrace.settings import Settings
 
@@ -74,7 +75,7 @@ def _run(spark: SparkContext, settings: Settings, target: Target, ranges: Sequen
         raise explain_failure(error, logs=settings.logs) from error
     for result in results:
         if result.failure:
-            landing_log(settings.logs).error("%s: replay failed\n%s", target.label, result.failure.trace)
+            log_failure(_LOG, settings, LANDING, f"{target.label}: a replay failed", result.failure.trace)
             raise error_of(result.failure, label=target.label)
     return results
 
