@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import SpecError
-from headrace.iceberg.catalog.tables import open_catalog
+from headrace.iceberg.catalog.tables import ensure_table, open_catalog
 from headrace.kafka.topics import TopicIdentity
 from headrace.landing import lander as lander_module
 from headrace.landing.batch import Range, StreamResult, TaskFailure
@@ -156,8 +156,6 @@ def test_a_stream_that_needs_a_decision_is_logged_once(shop: Shop) -> None:
 
 
 def test_a_table_that_can_not_be_opened_is_logged(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ensure_table = lander_module.ensure_table
-
     def refuse(catalog: Any, name: Any, **named: Any) -> Any:
         if name.name == "orders":
             raise SpecError("a column would have to be narrowed", where="shop.orders")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,7 +119,7 @@ def _land(session: Session, *, stop: Event, board: Board, gate: MaintenanceGate,
     land(session, once=False, stop=stop, landed=landed, report=board.report, idle=board.idle, is_busy=lambda: builds.is_busy)
 
 
-def _run_beside_each_other(loops: dict[str, Callable[[], None]], stop: Event, report: Report, *, settings: Settings) -> None:
+def _run_beside_each_other(loops: Mapping[str, Callable[[], None]], stop: Event, report: Report, *, settings: Settings) -> None:
     """Run each loop in a thread of its own until all have ended; raise the first error. The log has all of them.
 
     A HeadraceError ends its own loop alone, any other error all of them.

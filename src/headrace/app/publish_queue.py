@@ -66,12 +66,15 @@ class PublishQueue:
                 self._publisher.publish_table(table)
             except HeadraceError as error:
                 if not isinstance(error, UnavailableError):
-                    fields = {"pipeline": self._publisher.pipeline.name, "table": table.name}
-                    log_failure(_LOG, self._publisher.settings, PUBLISHING, f"publishing {table.name} failed", error, **fields)
+                    self._log_failure(self._publisher, table, error)
                 self._try_later(table, error)
             else:
                 self._away.goes_on()
                 self._failing.pop(table, self._away).goes_on()
+
+    def _log_failure(self, publisher: Publisher, table: PostgresTable, error: HeadraceError) -> None:
+        what, pipeline = f"publishing {table.name} failed", publisher.pipeline.name
+        log_failure(_LOG, publisher.settings, PUBLISHING, what, error, pipeline=pipeline, table=table.name)
 
     def end(self) -> None:
         """Let `work` return once it has tried what is due now."""

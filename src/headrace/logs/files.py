@@ -21,17 +21,19 @@ class LogFile(RotatingFileHandler):
         super().__init__(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
 
     def shouldRollover(self, record: LogRecord) -> int:  # noqa: N802, as logging calls it
-        if self.stream is not None and self._has_moved():
+        if self.stream is not None and _has_moved(self.stream, self.baseFilename):
             self.stream.close()
             self.stream = None
         return super().shouldRollover(record)
 
-    def _has_moved(self) -> bool:
-        try:
-            return not os.path.samestat(os.stat(self.baseFilename), os.fstat(self.stream.fileno()))
-        except FileNotFoundError:
-            return True
-
     def _open(self) -> TextIOWrapper:
         Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
         return super()._open()
+
+
+def _has_moved(stream: TextIOWrapper, path: str) -> bool:
+    """Return whether a path is another file now than the open one, or none."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(stream.fileno()))
+    except FileNotFoundError:
+        return True

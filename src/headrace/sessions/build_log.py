@@ -45,7 +45,7 @@ def log_failed_try(
         fields["rows_in"] = max((result.checked for result in results), default=0)
         fields["rows_bad"] = _count_bad(results, ("fail",))
     fields["seconds"] = round(seconds, 3)
-    log_failure(_LOG, lake.settings, BUILD, f"{table.table}: try {tries} failed", error, **fields)
+    log_failure(_LOG, lake.settings, BUILD, f"{table.table}: try {tries} failed", error, level=logging.ERROR, **fields)
 
 
 def _count_bad(results: Collection[CheckedExpectation], otherwise: Collection[str]) -> int:
