@@ -36,4 +36,4 @@ def test_generate_refuses_unknown_problems(arguments: list[str], says: str, tmp_
 
 
 def test_nothing_to_stop(tmp_path: Path) -> None:
-    assert generate("--stop", folder=tmp_path) == (0, "no generator was running in the background\n")
+    assert generate("--stop", folder=tmp_path) == (0, "no background generator was running\n")

@@ -25,7 +25,7 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
     assert (code, "not found in Postgres: table prices" in said) == (1, True)
     code, said = here("publish", "shop")
     assert (code, "2 rows to Postgres table prices" in said) == (0, True)
-    assert here("publish", "shop")[1].strip() == "Postgres has all that was built"
+    assert here("publish", "shop")[1].strip() == "Postgres is up to date"
     assert here("verify", "shop")[0] == 0
     ask(database, "UPDATE prices SET price = 9 WHERE id = 'b'")
     code, said = here("verify", "shop")

@@ -72,5 +72,5 @@ def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here
     assert (found.last_checked, found.last_failed, found.refused_failed) == (1, 0, 2)
     code, said = here("quality", "shop")
     assert code == 0
-    for words in ("rows in the table", "failing of them", "not known", "0 of 1; the next was refused: 2"):
+    for words in ("rows in the table", "failing of them", "not known", "0 of 1; the next build was refused: 2"):
         assert words in said

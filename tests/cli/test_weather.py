@@ -22,7 +22,7 @@ def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> N
     assert "sky's receiver is ready on http://127.0.0.1:" in said
     assert "60 requests are answered by /log" in said
     assert "rows to Postgres table sky" in said
-    assert "expectations hold of every row" in said
+    assert "expectations hold for every row" in said
     wait_until(lambda: not find_processes(lake.home), what="the end of all that it started")
     with postgres(lake.settings(), report=lambda sentence: None) as dsn:
         minutes = published(dsn, "sky")

@@ -57,7 +57,7 @@ def test_usage_has_each_bracket_once(here: Here, command: str, usage: str) -> No
 
 
 def test_stopping_a_generator_that_does_not_run(here: Here) -> None:
-    assert here("generate", "payments", "--stop") == (0, "no generator of payments was running in the background\n")
+    assert here("generate", "payments", "--stop") == (0, "no background generator of payments was running\n")
 
 
 @pytest.mark.parametrize("command", [["plan", "weather"], ["query", "SELECT 1"], ["status", "lineage"]])

@@ -50,4 +50,4 @@ def test_a_row_changed_by_hand_is_seen_in_the_demo(shop: CapturedShop) -> None:
     assert "in 10 tables of Postgres" in said
     assert "headrace psql storefront -c" in said
     assert "UPDATE 1" in said
-    assert re.search(r"The lake had it \d+\.\d s after psql", said), said
+    assert re.search(r"The lake had the change \d+\.\d s after psql", said), said

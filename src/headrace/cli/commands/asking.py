@@ -1,4 +1,4 @@
-"""Commands that ask: the lake, its history, its quality and its lineage."""
+"""Commands that read the lake: queries, topics, quality, lineage, history and exports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help='such as "SELECT count(*) FROM lineage.events"')],
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
-    engine: Annotated[Engine, typer.Option(help="who reads the tables; each takes SQL of its own")] = Engine.duckdb,
+    engine: Annotated[Engine, typer.Option(help="the query engine; each has its own SQL dialect")] = Engine.duckdb,
 ) -> None:
-    """Ask the lake with SQL, by any of six engines.
+    """Query the lake with SQL, on any of six engines.
 
-    Spark takes seconds to start. Trino is started for the query, unless headrace up trino runs it.
+    Spark takes a few seconds to start. Trino starts for the query, unless headrace up trino runs it.
     """
     refuse_both(json=as_json, csv=as_csv)
     from headrace.app.querying import query as run_query
@@ -33,13 +33,13 @@ def query(
 
 
 def serve(
-    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any that is free")] = 3000,
+    pipelines: Annotated[Optional[list[str]], typer.Argument(metavar="PIPELINE", help="default: all")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 chooses a free one")] = 3000,
     host: Annotated[
-        str, typer.Option(help="the address to listen on; any but this machine's own needs HEADRACE_TOKEN")
+        str, typer.Option(help="the address to listen on; a non-loopback address requires HEADRACE_TOKEN")
     ] = "127.0.0.1",
 ) -> None:
-    """Show pipelines, live, in a browser: the control room."""
+    """Serve the control room: live pipelines in a browser."""
     from headrace.app.serving import serve as serve_pages
 
     serve_pages(settings_here(), pipelines or [], host=host, port=port, environ=os.environ, report=say)
@@ -55,20 +55,20 @@ def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
 
 
 def topics(
-    name: Annotated[Optional[str], typer.Argument(metavar="TOPIC", help="all, if left out")] = None,
-    last: Annotated[int, typer.Option(min=0, max=1000, help="how many messages of TOPIC")] = 5,
-    partition: Annotated[Optional[int], typer.Option(min=0, help="messages of this partition alone")] = None,
+    name: Annotated[Optional[str], typer.Argument(metavar="TOPIC", help="default: all")] = None,
+    last: Annotated[int, typer.Option(min=0, max=1000, help="number of messages of TOPIC")] = 5,
+    partition: Annotated[Optional[int], typer.Option(min=0, help="only messages of this partition")] = None,
     offset: Annotated[
-        Optional[int], typer.Option(min=0, help="messages from this offset of the partition on; the newest, if left out")
+        Optional[int], typer.Option(min=0, help="messages of the partition from this offset on; default: the newest")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics: offsets, lag, schemas, and messages decoded.
+    """Show topics: offsets, lag, schemas and decoded messages.
 
-    It reads what is committed, joins no group and starts no broker.
+    Reads committed messages only, joins no consumer group and starts no broker.
     """
     if name is None and (partition, offset) != (None, None):
-        raise SettingsError("--partition and --offset are of one topic", next_step="Name it: headrace topics TOPIC")
+        raise SettingsError("--partition and --offset require a topic", next_step="Name it: headrace topics TOPIC")
     from headrace.app.topics import look_once
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.topics import show_topic, show_topics
@@ -76,24 +76,26 @@ def topics(
 
     settings = settings_here()
     pipelines, broken = load_pipelines([], environ=os.environ, folder=settings.folder)
-    for each in broken:
-        (quiet if as_json else say)(f"{each} can't be loaded, so nothing is said of its streams; see: headrace check {each}")
-    found = look_once(settings, pipelines)
+    for broken_name in broken:
+        (quiet if as_json else say)(f"{broken_name} can't be loaded and is left out; see: headrace check {broken_name}")
+    desk = look_once(settings, pipelines)
     if name is None:
-        show_topics(out, found.all(), as_json=as_json)
+        show_topics(out, desk.all(), as_json=as_json)
         return
-    messages = found.messages(name, Wanted(last, partition, offset)) if last else ()
-    show_topic(out, found.one(name), found.schemas(name), messages, as_json=as_json)
+    messages = desk.messages(name, Wanted(last, partition, offset)) if last else ()
+    show_topic(out, desk.one(name), desk.schemas(name), messages, as_json=as_json)
 
 
 def notebook(
     name: Annotated[str, typer.Argument(metavar="NOTEBOOK", help="a notebook that comes with Headrace")] = "storefront",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="the port to listen on; the next that is free")] = 8888,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="only say the address")] = False,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="the port to listen on; if it is taken, the next free one")
+    ] = 8888,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="print the address and open no browser")] = False,
 ) -> None:
     """Open a notebook on the lake in JupyterLab.
 
-    It is a copy of your own, in the home; what you write in it stays.
+    Headrace copies the notebook to its home once and never overwrites your copy.
     """
     from headrace.app.notebook import open_notebook
 
@@ -104,14 +106,15 @@ def notebook(
 def lineage(
     pipeline: PipelineName,
     target: Annotated[
-        Optional[str], typer.Argument(metavar="TABLE[.COLUMN]", help="what to follow both ways; all tables, if left out")
+        Optional[str],
+        typer.Argument(metavar="TABLE[.COLUMN]", help="what to trace upstream and downstream; default: all tables"),
     ] = None,
     as_json: AsJson = False,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="print a Mermaid flowchart")] = False,
 ) -> None:
-    """Show what a table or column comes from and goes into.
+    """Show the upstream and downstream of a table or column.
 
-    From topic to mart, without starting anything.
+    Traces from topic to mart, and starts no server.
     """
     refuse_both(json=as_json, mermaid=as_mermaid)
     from headrace.cli.render.lineage import show_lineage
@@ -124,7 +127,7 @@ def lineage(
 def export_dbt(
     pipeline: PipelineName,
     into: Annotated[
-        Optional[Path], typer.Option(help="the project's folder; dbt/PIPELINE, if left out", show_default=False)
+        Optional[Path], typer.Option(help="the project's folder; default: dbt/PIPELINE", show_default=False)
     ] = None,
     dialect: Annotated[str, typer.Option(metavar="duckdb|spark", help="the engine that dbt runs on")] = "duckdb",
 ) -> None:
@@ -143,16 +146,16 @@ def export_airflow(
     pipeline: PipelineName,
     into: Annotated[Path, typer.Option(help="the folder for the DAG's file")] = Path("dags"),
     dag: Annotated[
-        Optional[str], typer.Option(metavar="NAME", help="the DAG's id; the pipeline's name, if left out", show_default=False)
+        Optional[str], typer.Option(metavar="NAME", help="the DAG's id; default: the pipeline's name", show_default=False)
     ] = None,
     schedule: Annotated[
         Optional[str],
-        typer.Option(metavar="CRON", help="such as @hourly; only when triggered, if left out", show_default=False),
+        typer.Option(metavar="CRON", help="such as @hourly; default: only when triggered", show_default=False),
     ] = None,
-    retries: Annotated[int, typer.Option(min=0, help="how often a task that failed is tried again")] = 2,
-    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+    retries: Annotated[int, typer.Option(min=0, help="number of retries of a failed task")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all pending messages before building")] = False,
 ) -> None:
-    """Write an Airflow DAG of a pipeline: one task a table."""
+    """Write an Airflow DAG for a pipeline: one task per table."""
     from headrace.export.airflow import DagSettings, export_dag
 
     loaded = load(pipeline)
@@ -166,12 +169,14 @@ def export_airflow(
 def export_dagster(
     pipeline: PipelineName,
     into: Annotated[Path, typer.Option(help="the folder for the file of definitions")] = Path("defs"),
-    name: Annotated[Optional[str], typer.Option(help="the job's name; the pipeline's, if left out", show_default=False)] = None,
-    schedule: Annotated[str, typer.Option(metavar="CRON", help="when it runs, once it is turned on in Dagster")] = "@hourly",
-    retries: Annotated[int, typer.Option(min=0, help="how often an asset that failed is tried again")] = 2,
-    land_first: Annotated[bool, typer.Option("--land", help="land all there is before anything is built")] = False,
+    name: Annotated[
+        Optional[str], typer.Option(help="the job's name; default: the pipeline's name", show_default=False)
+    ] = None,
+    schedule: Annotated[str, typer.Option(metavar="CRON", help="the schedule, once it is turned on in Dagster")] = "@hourly",
+    retries: Annotated[int, typer.Option(min=0, help="number of retries of a failed asset")] = 2,
+    land_first: Annotated[bool, typer.Option("--land", help="land all pending messages before building")] = False,
 ) -> None:
-    """Write Dagster definitions of a pipeline: one asset a table."""
+    """Write Dagster definitions for a pipeline: one asset per table."""
     from headrace.export.dagster import DagsterSettings, export_definitions
 
     loaded = load(pipeline)
@@ -197,12 +202,12 @@ def commits(
 def verify(
     pipeline: PipelineName,
     as_json: AsJson = False,
-    wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to have what Postgres has")] = 300.0,
+    wait: Annotated[float, typer.Option(min=1, help="seconds to wait for the lake to catch up with Postgres")] = 300.0,
 ) -> None:
-    """Compare the lake with its topics, and with Postgres.
+    """Compare the lake with its topics and with Postgres.
 
-    Topics offset by offset; a captured database and published tables row by row. The exit code is 1 if anything is missing,
-    doubled or different.
+    Compares topics offset by offset, and captured and published tables row by row. The exit code is 1 if a row is missing,
+    duplicated or different.
     """
     from headrace.cli.render.results import show_verified
     from headrace.operations.compare.compare_published import compare_all_published
@@ -215,11 +220,11 @@ def verify(
     need_landed(settings, loaded)
     report = quiet if as_json else say
     with kafka(settings, report=report) as servers:
-        # First what is published: comparing a captured database may build tables.
+        # Published tables come first, because comparing a captured database may build tables.
         published = compare_all_published(settings, loaded, report=report, seconds=wait)
         captured = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
         compared = (*captured, *published)
-        found = verify_pipeline(settings, loaded, bootstrap_servers=servers)
-    show_verified(out, found, compared, as_json=as_json)
-    if not (all(stream.holds for stream in found) and all(table.holds for table in compared)):
+        verified = verify_pipeline(settings, loaded, bootstrap_servers=servers)
+    show_verified(out, verified, compared, as_json=as_json)
+    if not (all(stream.holds for stream in verified) and all(table.holds for table in compared)):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Commands about the connectors that capture a Postgres's changes."""
+"""Commands for the connectors that capture the changes of a Postgres."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ connectors = typer.Typer(
     rich_markup_mode=None,
 )
 Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipeline that captures a Postgres")]
-MaybePipeline = Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")]
+MaybePipeline = Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="default: all")]
 
 
 @connectors.command("register")
 def register(pipeline: Pipeline) -> None:
-    """Register a pipeline's connectors, and bring those that are there up to their templates.
+    """Register a pipeline's connectors, or update them.
 
-    The services that this starts go on until `headrace down`.
+    An existing connector is updated to its template. Services that this starts run until `headrace down`.
     """
     from headrace.sessions.capturing import capture_session, keep_services
 
@@ -35,13 +35,13 @@ def register(pipeline: Pipeline) -> None:
 
 @connectors.command("list")
 def list_them(pipeline: MaybePipeline = None, as_json: AsJson = False) -> None:
-    """List the connectors of pipelines, and what Connect has beside them."""
+    """List the connectors of pipelines, and all others in Connect."""
     _show(pipeline, as_json=as_json, brief=True)
 
 
 @connectors.command("status")
 def status(pipeline: MaybePipeline = None, as_json: AsJson = False) -> None:
-    """Show connectors, their tasks, why one failed, and how many bytes their slots are behind."""
+    """Show connectors: tasks, failures and the lag of slots."""
     _show(pipeline, as_json=as_json, brief=False)
 
 
@@ -56,9 +56,9 @@ def restart(pipeline: Pipeline) -> None:
 
 @connectors.command("delete")
 def delete(pipeline: Pipeline) -> None:
-    """Delete a pipeline's connectors, their slots and publications, and how far they had come.
+    """Delete a pipeline's connectors.
 
-    What they wrote to Kafka stays.
+    Deletes their slots, publications and offsets too. Their topics stay in Kafka.
     """
     from headrace.sessions.capturing import capture_session
 
@@ -68,7 +68,7 @@ def delete(pipeline: Pipeline) -> None:
 
 @connectors.command("reset")
 def reset(pipeline: Pipeline) -> None:
-    """Delete a pipeline's connectors and register them again: they take a new snapshot of their tables."""
+    """Delete and register connectors, for a new snapshot."""
     from headrace.sessions.capturing import capture_session, keep_services
 
     settings, loaded = settings_here(), load(pipeline)
@@ -85,5 +85,7 @@ def _show(pipeline: str | None, *, as_json: bool, brief: bool) -> None:
     from headrace.sessions.capturing import read_captured
 
     settings = settings_here()
-    found, _ = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
-    show_captured(out, [each for one in found for each in read_captured(settings, one)], as_json=as_json, brief=brief)
+    pipelines, _ = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    show_captured(
+        out, [connector for loaded in pipelines for connector in read_captured(settings, loaded)], as_json=as_json, brief=brief
+    )

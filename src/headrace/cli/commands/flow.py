@@ -1,4 +1,4 @@
-"""Commands that move data: generate, land, build, and all of it at once."""
+"""Commands that move data: demo, generate, receive, land, build, publish and run."""
 
 from __future__ import annotations
 
@@ -31,30 +31,32 @@ from headrace.spec import LayerTable, Pipeline, list_pipelines
 def demo(
     pipeline: Annotated[
         Optional[str],
-        typer.Argument(metavar="PIPELINE", help="which to show; if left out: lineage, or all that come along on the stack"),
+        typer.Argument(
+            metavar="PIPELINE", help="the pipeline to show; default: lineage, or on the stack every built-in pipeline"
+        ),
     ] = None,
-    events: Annotated[int, typer.Option(min=1, help="events to start with, of the stream that sends most often")] = 1_000,
-    leave: Annotated[bool, typer.Option("--exit", help="end when the results are shown")] = False,
+    events: Annotated[int, typer.Option(min=1, help="number of initial events of the busiest stream")] = 1_000,
+    leave: Annotated[bool, typer.Option("--exit", help="exit after showing the results")] = False,
 ) -> None:
-    """Show a pipeline at work, from made-up events to answers.
+    """Run a pipeline end to end on generated events.
 
-    Services, events, landing, building, queries, then live until Ctrl-C. With --profile stack the stack is started where it
-    does not run, and left running; all pipelines are shown on it, one after the other.
+    Starts services, generates, lands, builds and queries events, then runs live until Ctrl-C. With --profile stack, starts the
+    stack if needed, leaves it running, and shows one built-in pipeline after the other.
     """
     settings = settings_of_demo()
     if settings.profile != LOCAL:
-        say(f"The commands that are shown below need the profile: export HEADRACE_PROFILE={settings.profile}")
+        say(f"The commands shown below need the profile: export HEADRACE_PROFILE={settings.profile}")
     if pipeline or settings.profile != STACK:
         _show(settings, load(pipeline or "lineage"), events=events, leave=leave)
         return
-    for found in list_pipelines(settings.folder):
-        if found.built_in:
-            _show(settings, load(found.name), events=events, leave=True)
-    say("The stack runs on: headrace status --profile stack   headrace down --profile stack")
+    for listed in list_pipelines(settings.folder):
+        if listed.built_in:
+            _show(settings, load(listed.name), events=events, leave=True)
+    say("The stack keeps running. See: headrace status --profile stack   Stop it: headrace down --profile stack")
 
 
 def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> None:
-    """Show one pipeline; live at the end, unless it has to `leave` or nobody looks."""
+    """Show one pipeline, and run it live at the end unless `leave` is set or the output is not a terminal."""
     from headrace.app.board import lines, live_board
     from headrace.app.demo import build_tables, generators, land_events, read_results
     from headrace.app.live import land_and_build
@@ -97,23 +99,23 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
 
 def generate(
     target: Annotated[
-        Optional[str], typer.Argument(metavar="PIPELINE[.STREAM]", help="which generators to run, or with --stop to stop")
+        Optional[str], typer.Argument(metavar="PIPELINE[.STREAM]", help="the generators to run, or to stop with --stop")
     ] = None,
     rate: Annotated[
         Optional[float],
-        typer.Option(min=0, help="events per second; 0: as fast as it can; left out: each stream's own", show_default=False),
+        typer.Option(min=0, help="events per second; 0: as fast as possible; default: each stream's own", show_default=False),
     ] = None,
-    count: Annotated[Optional[int], typer.Option(min=1, help="how many events; without end, if left out")] = None,
-    seed: Annotated[Optional[int], typer.Option(help="the same seed gives the same events")] = None,
+    count: Annotated[Optional[int], typer.Option(min=1, help="number of events; default: unlimited")] = None,
+    seed: Annotated[Optional[int], typer.Option(help="random seed; the same seed gives the same events")] = None,
     problem: Annotated[
-        Optional[list[str]], typer.Option(metavar="NAME=RATE", help="how often a data-quality problem strikes, from 0 to 1")
+        Optional[list[str]], typer.Option(metavar="NAME=RATE", help="rate of a data-quality problem, from 0 to 1")
     ] = None,
-    background: Annotated[bool, typer.Option("--background", help="go on in the background until --stop")] = False,
-    stop_them: Annotated[bool, typer.Option("--stop", help="stop generators in the background, all if none is named")] = False,
+    background: Annotated[bool, typer.Option("--background", help="run in the background until --stop")] = False,
+    stop_them: Annotated[bool, typer.Option("--stop", help="stop background generators; default: all")] = False,
 ) -> None:
-    """Send made-up events to a pipeline's topics.
+    """Send generated events to a pipeline's topics.
 
-    Rate and count are of the stream that sends most often; the others keep their proportion to it.
+    --rate and --count apply to the busiest stream; the other streams scale with it.
     """
     from headrace.app.background import start_background, stop_background
     from headrace.app.generating import generate_all
@@ -123,7 +125,7 @@ def generate(
     settings = settings_here()
     if stop_them:
         if not stop_background(settings, target=target or "", report=say):
-            say(f"no generator{f' of {target}' if target else ''} was running in the background")
+            say(f"no background generator{f' of {target}' if target else ''} was running")
         return
     if target is None:
         raise typer.BadParameter("name a pipeline, such as: headrace generate lineage")
@@ -140,11 +142,11 @@ def generate(
 
 def receive(
     pipeline: PipelineName,
-    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="override the pipeline's port")] = None,
 ) -> None:
-    """Take a pipeline's events over HTTP until Ctrl-C.
+    """Receive a pipeline's events over HTTP until Ctrl-C.
 
-    Each is answered when Kafka has acknowledged it.
+    A request is answered after Kafka has acknowledged its event.
     """
     from headrace.app.receiving import receive as receive_events
 
@@ -153,11 +155,11 @@ def receive(
 
 def seeder(
     pipeline: PipelineName,
-    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="another port than the pipeline's")] = None,
+    port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="override the pipeline's port")] = None,
 ) -> None:
-    """Fill a pipeline's source database over HTTP until Ctrl-C.
+    """Serve a source database's seeder over HTTP until Ctrl-C.
 
-    It fills tables, plays traffic and changes a schema when it is asked to: see /docs.
+    Its endpoints fill tables, generate traffic and change a schema: see /docs.
     """
     from headrace.app.seeding import seed
 
@@ -166,14 +168,14 @@ def seeder(
 
 def land(
     pipeline: PipelineName,
-    once: Annotated[bool, typer.Option("--once", help="land all there is now, then stop")] = False,
-    accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="go on past offsets that Kafka has deleted")] = False,
+    once: Annotated[bool, typer.Option("--once", help="land all pending messages, then stop")] = False,
+    accept_gaps: Annotated[bool, typer.Option("--accept-gaps", help="continue past offsets that Kafka has deleted")] = False,
     replaced_topic: Annotated[
         Optional[ReplacedTopic],
         typer.Option(
             "--replaced-topic",
-            help="a topic was deleted and created again: restart lands it from its beginning and keeps the rows landed so far, "
-            "continue goes on at the recorded offsets of a topic that was restored or mirrored",
+            help="how to go on after a topic was deleted and created again: restart lands the new topic from its beginning and "
+            "keeps the landed rows; continue resumes at the recorded offsets, for a restored or mirrored topic",
         ),
     ] = None,
     take_over: TakeOver = False,
@@ -206,17 +208,17 @@ def land(
 
 def run(
     pipelines: Annotated[
-        Optional[list[str]], typer.Argument(metavar="PIPELINE", help="names of pipelines, or the paths of their folders")
+        Optional[list[str]], typer.Argument(metavar="PIPELINE", help="pipeline names, or paths of their folders")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="all pipelines of ./pipelines; if there are none, those that come with Headrace")
+        bool, typer.Option("--all", help="all pipelines of ./pipelines, or the built-in ones if it has none")
     ] = False,
     take_over: TakeOver = False,
 ) -> None:
-    """Land, build and publish pipelines, live, until Ctrl-C.
+    """Land, build and publish pipelines live until Ctrl-C.
 
-    What they take over HTTP is received meanwhile. Several pipelines share one Spark; one that can't be started is
-    reported, and the others run.
+    Also runs their HTTP receivers. Several pipelines share one Spark; a pipeline that can't be started is reported, and the
+    others run.
     """
     from headrace.app.application import live_pipelines
     from headrace.app.board import live_board
@@ -224,11 +226,11 @@ def run(
     from headrace.sessions.landing import stop_on_signals
 
     if bool(pipelines) is everything:
-        raise typer.BadParameter("name the pipelines, such as: headrace run payments   or all of them with --all")
+        raise typer.BadParameter("name the pipelines, such as: headrace run payments   or pass --all")
     settings = settings_here()
     loaded, broken = load_all(settings) if everything else ([load(name) for name in dict.fromkeys(pipelines or ())], [])
     with live_pipelines(settings, loaded, report=say, take_over=take_over) as (live, failed):
-        title = f"{', '.join(each.pipeline.name for each in live)}, live"
+        title = f"{', '.join(run.pipeline.name for run in live)}, live"
         with stop_on_signals() as stop, live_board(out, title=title) as board:
             run_live(live, stop=stop, board=board)
     for error in (*broken, *failed):
@@ -238,17 +240,17 @@ def run(
 def build(
     pipeline: PipelineName,
     table: TableOption = None,
-    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="write all rows anew")] = False,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="rebuild all rows")] = False,
     alone: Annotated[
-        bool, typer.Option("--alone", help="with --table: none of those that it reads, and what it expects")
+        bool, typer.Option("--alone", help="with --table: build that table without its upstream, and report its expectations")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="with --alone: print what became of it as JSON; all else goes to stderr")
+        bool, typer.Option("--json", help="with --alone: print the result as JSON, everything else to stderr")
     ] = False,
 ) -> None:
-    """Build a pipeline's tables where their inputs have changed.
+    """Build the tables of a pipeline whose inputs have changed.
 
-    The exit code is 1 if one of them fails.
+    The exit code is 1 if a table fails.
     """
     from headrace.app.board import lines
     from headrace.app.publish_queue import publish_queue
@@ -262,11 +264,11 @@ def build(
     chosen = choose_tables(loaded, table)
     if alone:
         if table is None:
-            raise typer.BadParameter("--alone needs the table that is meant: --table TABLE")
+            raise typer.BadParameter("--alone requires --table TABLE")
         _build_alone(settings, loaded, chosen, full_refresh=full_refresh, as_json=as_json)
         return
     if as_json:
-        raise typer.BadParameter("--json is what becomes of one table: --table TABLE --alone --json")
+        raise typer.BadParameter("--json requires --alone and --table TABLE")
     if not loaded.tables:
         say(nothing_to_build(loaded))
         return
@@ -277,24 +279,24 @@ def build(
             outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, retry_policy=retry_policy)
         if publisher is not None:
             publisher.publish()
-    if any(each.error for each in outcomes):
+    if any(outcome.error for outcome in outcomes):
         raise typer.Exit(1)
-    if not any(each.built for each in outcomes):
+    if not any(outcome.built for outcome in outcomes):
         say("nothing has changed since the last build")
 
 
 def publish(
     pipeline: PipelineName,
     table: Annotated[
-        Optional[str], typer.Option("--table", help="one table, by its name in Postgres or in the lake; all, if left out")
+        Optional[str], typer.Option("--table", help="one table, by its name in Postgres or in the lake; default: all")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="compare every row, and give each table the columns and types of its DDL")
+        bool, typer.Option("--full", help="compare every row, and change each table to the columns and types of its DDL")
     ] = False,
 ) -> None:
     """Publish a pipeline's tables to Postgres.
 
-    Without --full, only what was built since the last time.
+    Without --full, publishes only the builds since the last publication.
     """
     from headrace.app.board import lines
     from headrace.sessions.publishing import choose_published, publishing
@@ -306,20 +308,20 @@ def publish(
     chosen = replace(loaded, serving=replace(loaded.serving, postgres=tuple(choose_published(loaded, table))))
     with publishing(settings, chosen, report=say, published=lines(out).published) as publisher:
         if publisher is not None and not publisher.publish(full=full):
-            say("Postgres has all that was built")
+            say("Postgres is up to date")
 
 
 def plan(
     pipeline: PipelineName,
     table: TableOption = None,
-    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="as if all rows were written anew")] = False,
+    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="plan a rebuild of all rows")] = False,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="how each table, or that of --table, is built, and by which columns rows are found"),
+        typer.Option("--explain", help="explain how each table, or only --table, is built, and which columns locate its rows"),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a build would read and write, and why; no Spark."""
+    """Show what a build would read and write, and why."""
     from headrace.app.explaining import explain_plans
     from headrace.cli.render.results import show_plan
     from headrace.sessions.building import is_meant
@@ -327,15 +329,15 @@ def plan(
 
     settings, loaded = settings_here(), load(pipeline)
     plans = plan_tables(settings, loaded, table=table, full_refresh=full_refresh)
-    meant = [each for each in plans if is_meant(each.table, table)] if explain else []
-    explained = {each.plan.table.table: each for each in explain_plans(settings, loaded, meant)}
+    selected = [plan for plan in plans if is_meant(plan.table, table)] if explain else []
+    explained = {explanation.plan.table.table: explanation for explanation in explain_plans(settings, loaded, selected)}
     show_plan(out, plans, pipeline=loaded, as_json=as_json, explained=explained)
 
 
 def _build_alone(
     settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool, as_json: bool
 ) -> None:
-    """Build the last of the tables; the others are all that it reads."""
+    """Build the last of `tables`; the others are its upstream."""
     from headrace.app.board import lines
     from headrace.cli.render.results import show_report
     from headrace.sessions.building import building_session

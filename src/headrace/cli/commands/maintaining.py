@@ -1,4 +1,4 @@
-"""The commands that look after tables."""
+"""The commands that maintain and register tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headrace.plurals import count_of
 
 
 def maintain(
-    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="default: all")] = None,
     table: Annotated[Optional[str], typer.Option("--table", help="one table")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and change nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact tables, and remove what nobody needs any more.
+    """Compact tables, expire snapshots and delete orphan files.
 
-    Beside those who land, build and read: what they still need stays, and where a build is faster, maintenance gives way.
+    Safe beside landing, builds and queries: keeps what they still read, and yields to a concurrent build.
     """
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.maintenance import show_foreseen, show_maintained
@@ -28,12 +28,12 @@ def maintain(
     from headrace.sessions.retry_policy import for_command
 
     settings = settings_here()
-    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    pipelines, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     for name, error in broken.items():
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
     tell = quiet if as_json else say
     retry_policy = None if dry_run else for_command("maintenance", report=tell)
-    work = list_existing(settings, list_work(settings, found, table=table), retry_policy=retry_policy)
+    work = list_made(settings, list_work(settings, pipelines, table=table), retry_policy=retry_policy)
     if dry_run:
         show_foreseen(out, preview_all(settings, work), as_json=as_json)
     elif not work:
@@ -47,13 +47,13 @@ def maintain(
 
 def register(
     tables: Annotated[
-        Optional[list[str]], typer.Argument(metavar="TABLE", help="such as raw.orders; all that the catalog lacks, if left out")
+        Optional[list[str]], typer.Argument(metavar="TABLE", help="such as raw.orders; default: all that the catalog lacks")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the tables, and change nothing")] = False,
 ) -> None:
-    """Add tables in the warehouse to a catalog that lost them.
+    """Register tables that a catalog lost but the warehouse has.
 
-    Landing and builds go on where the tables are: how far they came is in the tables themselves.
+    Landing and builds then resume, because their progress is stored in the tables.
     """
     from headrace.iceberg.catalog.registration import find_unregistered, register_tables
     from headrace.iceberg.catalog.tables import open_catalog
@@ -61,8 +61,10 @@ def register(
 
     settings = settings_here()
     catalog, wanted = open_catalog(settings), [TableName.parse(name) for name in tables or ()]
-    found = find_unregistered(catalog, settings.warehouse) if dry_run else register_tables(catalog, settings.warehouse, wanted)
-    for table in found:
+    unregistered = (
+        find_unregistered(catalog, settings.warehouse) if dry_run else register_tables(catalog, settings.warehouse, wanted)
+    )
+    for table in unregistered:
         say(f"{table.name}: {count_of(table.rows, 'row')}{'' if dry_run else ', registered'}")
-    if not found:
+    if not unregistered:
         say("The catalog has every table in the warehouse.")

@@ -1,4 +1,4 @@
-"""The command that reads messages again."""
+"""The command that replays messages."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%
 def replay(
     pipeline: PipelineName,
     since: Annotated[
-        Optional[datetime], typer.Option("--from", formats=_TIMES, help="Kafka's timestamps from this time on, in UTC")
+        Optional[datetime],
+        typer.Option("--from", formats=_TIMES, help="messages with a Kafka timestamp from this time on, in UTC"),
     ] = None,
     until: Annotated[
-        Optional[datetime], typer.Option("--to", formats=_TIMES, help="and before this one; without it, all that was landed")
+        Optional[datetime],
+        typer.Option("--to", formats=_TIMES, help="and before this time; default: up to the last landed message"),
     ] = None,
     table: Annotated[
-        Optional[str], typer.Option("--table", help="one raw table, or one table with the raw tables that it is made of")
+        Optional[str], typer.Option("--table", help="one raw table, or one table with its upstream raw tables")
     ] = None,
-    from_raw: Annotated[
-        bool, typer.Option("--from-raw", help="no Kafka: write tables anew from the raw tables as they are")
-    ] = False,
+    from_raw: Annotated[bool, typer.Option("--from-raw", help="rebuild tables from the raw tables, without Kafka")] = False,
     quarantined: Annotated[
-        bool, typer.Option("--quarantined", help="decode again what was refused, with the schema of now")
+        bool, typer.Option("--quarantined", help="decode quarantined messages again with the current schema")
     ] = False,
     reason: Annotated[
-        Optional[str], typer.Option(help="with --quarantined: only what was refused for a reason that has this in it")
+        Optional[str], typer.Option(help="with --quarantined: only messages whose reason contains this text")
     ] = None,
     export: Annotated[
         Optional[Path], typer.Option(help="with --quarantined: write the messages to a file of JSON lines, and stop")
     ] = None,
     from_file: Annotated[
-        Optional[Path], typer.Option(help="with --quarantined: take the bytes of such a file, mended by hand")
+        Optional[Path], typer.Option(help="with --quarantined: replay the messages of such a file after you corrected it")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change no row")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and change no row")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read messages again, and put right what became of them.
+    """Replay messages and correct the rows made from them.
 
-    Rows are replaced in one step for each table, beside a live run; what is made of them is written anew.
+    Replaces the rows of each table in one commit, also beside a live run, and rebuilds the downstream tables.
     """
     from headrace.app.board import lines
     from headrace.app.publish_queue import publish_queue
@@ -64,7 +64,7 @@ def replay(
     request = ReplayRequest(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(out)
     if export:
-        tell(f"{export_refused(settings, loaded, request, export):,} messages are in {export}")
+        tell(f"Wrote {export_refused(settings, loaded, wanted, export):,} messages to {export}")
         return
     published = (lambda done: None) if as_json else board.published
     publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
@@ -72,7 +72,7 @@ def replay(
         publishes as publisher,
         replaying_session(settings, loaded, needs_kafka=window is not None, report=tell) as replaying,
     ):
-        built = (lambda one: None) if as_json else board.built
+        built = (lambda outcome: None) if as_json else board.built
         retry_policy = for_command("replay", report=tell)
         with publish_queue(publisher) as queue:
             done = replay_pipeline(replaying, request, dry_run=dry_run, built=queue.after(built), retry_policy=retry_policy)
@@ -85,13 +85,13 @@ def replay(
 
 def _check(since: datetime | None, until: datetime | None, *, from_raw: bool, quarantined: bool, narrowed: bool) -> None:
     if [since is not None, from_raw, quarantined].count(True) != 1:
-        raise typer.BadParameter("say what, and one of them alone: --from TIME, --from-raw or --quarantined")
+        raise typer.BadParameter("pass exactly one of --from TIME, --from-raw and --quarantined")
     if until is not None and (since is None or _utc(until) <= _utc(since)):
-        raise typer.BadParameter("--to is the end of a time that --from begins: give both, --to the later one")
+        raise typer.BadParameter("--to requires --from and must be later")
     if narrowed and not quarantined:
-        raise typer.BadParameter("--reason, --export and --from-file are for --quarantined")
+        raise typer.BadParameter("--reason, --export and --from-file require --quarantined")
 
 
 def _utc(moment: datetime) -> datetime:
-    """Return a moment; one without a zone is meant in UTC."""
+    """Return the time; without a zone it is in UTC."""
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)

@@ -1,4 +1,4 @@
-"""Commands about the servers and the state that Headrace keeps."""
+"""Commands for the local servers and for Headrace's state."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def up(
     services: Annotated[
         Optional[list[Service]],
         typer.Argument(
-            metavar="[kafka|postgres|connect|registry|trino]…", help="if left out: Kafka and Postgres, or all of the stack's"
+            metavar="[kafka|postgres|connect|registry|trino]…", help="default: Kafka and Postgres, or all servers of the stack"
         ),
     ] = None,
 ) -> None:
     """Start services and leave them running until `headrace down`.
 
-    Kafka gets the topics of the pipelines in this folder. Connect brings its Kafka along. Trino is optional: it is downloaded
-    when it is first asked for. With --profile stack all of the stack's are started: S3, catalog, Spark's cluster too.
+    Creates the topics of the pipelines in this folder. Connect also starts Kafka. Trino is optional, and downloaded on first
+    use. With --profile stack, starts all servers of the stack, including S3, the catalog and a Spark cluster.
     """
     from headrace.servers.connect import start_connect
     from headrace.servers.kafka import start_kafka
@@ -62,7 +62,7 @@ def up(
 
 
 def down() -> None:
-    """Stop the services, and the generators in the background."""
+    """Stop the services and the background generators."""
     from headrace.app.background import stop_background
     from headrace.servers.stack import stop_servers
 
@@ -78,9 +78,9 @@ def env(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print how clients reach the services, for a shell.
+    """Print the services' addresses and logins as shell exports.
 
-    Use it as: eval "$(headrace env)". Passwords stay in their files, which the shell reads.
+    Use it as: eval "$(headrace env)". Passwords stay in their files, from which the shell reads them.
     """
     import json
 
@@ -88,21 +88,25 @@ def env(
 
     variables = list_client_variables(home_settings())
     if as_json:
-        shown = {each.name: each.read() if show_secrets or not each.secret else str(each.secret) for each in variables}
+        shown = {
+            variable.name: variable.read() if show_secrets or not variable.secret else str(variable.secret)
+            for variable in variables
+        }
         typer.echo(json.dumps(shown, indent=2))
         return
-    for each in variables:
-        typer.echo(each.as_export(show_secret=show_secrets))
+    for variable in variables:
+        typer.echo(variable.as_export(show_secret=show_secrets))
     if not variables:
-        say_aside("No service runs here. Start some with: headrace up")
+        say_aside("No service is running. Start one with: headrace up")
 
 
 def psql(
     pipeline: Annotated[
-        Optional[str], typer.Argument(metavar="PIPELINE", help="whose captured database to open; Headrace's own, if left out")
+        Optional[str],
+        typer.Argument(metavar="PIPELINE", help="the pipeline whose captured database to open; default: Headrace's own"),
     ] = None,
     command: Annotated[
-        Optional[str], typer.Option("--command", "-c", help="one statement, instead of a terminal", show_default=False)
+        Optional[str], typer.Option("--command", "-c", help="run one statement and exit", show_default=False)
     ] = None,
 ) -> None:
     """Open psql on the database that a pipeline captures."""
@@ -120,13 +124,11 @@ def psql(
 
 
 def status(
-    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="all, if left out")] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="also where the time of each table's last build went")
-    ] = False,
+    pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="default: all")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also show the phases of each table's last build")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the services, and how far each stream and table is."""
+    """Show services, streams and tables: state, lag and age."""
     from headrace.app.figures import read_now
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.status import show_status
@@ -134,12 +136,12 @@ def status(
     from headrace.sessions.capturing import read_captured
 
     settings = settings_if_up()
-    found, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
+    pipelines, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)
     show_status(
         out,
         list_services(settings),
-        read_now(settings, found, report=quiet if as_json else say),
-        captured=[each for one in found for each in read_captured(settings, one)],
+        read_now(settings, pipelines, report=quiet if as_json else say),
+        captured=[connector for loaded in pipelines for connector in read_captured(settings, loaded)],
         broken=broken,
         as_json=as_json,
         verbose=verbose,
@@ -151,11 +153,10 @@ def logs(
         str,
         typer.Argument(
             metavar="SERVICE",
-            help="kafka, postgres, connect, registry, trino, spark, headrace, landing, build, publishing, maintenance, "
-            "a receiver, or a generator in the background",
+            help="kafka, postgres, connect, registry, trino, spark, landing, a receiver, or a background generator",
         ),
     ] = "kafka",
-    lines: Annotated[int, typer.Option(min=1, help="how many of the last lines")] = 50,
+    lines: Annotated[int, typer.Option(min=1, help="number of lines")] = 50,
 ) -> None:
     """Print the end of a log."""
     from headrace.servers.status import read_log
@@ -165,7 +166,7 @@ def logs(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at all that is needed, and where settings came from."""
+    """Check the environment; show where each setting is from."""
     from headrace.cli.render.results import show_findings
     from headrace.operations.doctor import examine, origins_of
 
@@ -176,19 +177,17 @@ def doctor(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def clean(yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False) -> None:
+def clean(yes: Annotated[bool, typer.Option("--yes", help="skip the confirmation")] = False) -> None:
     """Stop the services and remove all state.
 
-    Kafka's log, Postgres's data, the warehouse, the catalog, logs.
+    Removes Kafka's log, Postgres's data, the warehouse, the catalog and the logs.
     """
     from headrace.app.cleaning import remove_state, state_size
 
     settings = home_settings()
     if not settings.home.exists():
-        say(f"there is nothing to remove: {settings.home} does not exist")
+        say(f"nothing to remove: {settings.home} does not exist")
         return
-    if not yes and not typer.confirm(
-        f"Remove {settings.home} ({state_size(settings) >> 20} MB) and all that was landed there?"
-    ):
+    if not yes and not typer.confirm(f"Remove {settings.home} ({state_size(settings) >> 20} MB) with all landed data?"):
         raise typer.Exit(1)
     remove_state(settings, report=say)

@@ -1,4 +1,4 @@
-"""The command that hands a pipeline to a cluster."""
+"""The command that submits a pipeline to a cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ class SubmitCommand(str, Enum):
 def submit(
     pipeline: PipelineName,
     what: Annotated[
-        SubmitCommand, typer.Option("--run", help="what is run: all of it live, or landing or a build once")
+        SubmitCommand, typer.Option("--run", help="what the cluster runs: the pipeline live, or landing or a build once")
     ] = SubmitCommand.run,
     profile: Annotated[Optional[str], typer.Option(help="the section of headrace.toml that names the cluster")] = None,
     in_image: Annotated[bool, typer.Option("--in-image", help="on Kubernetes: the pipeline is in the image")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show the command and its settings, without secrets")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the command and its settings without secrets, and submit nothing")
+    ] = False,
 ) -> None:
-    """Hand a pipeline to the cluster of a profile."""
+    """Submit a pipeline to the cluster of a profile."""
     from headrace.app.submitting import describe, plan_submission
     from headrace.app.submitting import submit as submit_plan
 

@@ -1,4 +1,4 @@
-"""What an erasure would do and what it did, on a terminal and as JSON."""
+"""Render what an erasure would do and what it did, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -20,43 +20,46 @@ if TYPE_CHECKING:
 _FEW = 20
 
 
-def show_look(console: Console, looked: ErasurePreview, *, as_json: bool) -> None:
-    tables = [{"table": str(each.table), "rows": each.removed, "redacted": each.redacted} for each in looked.affected if each]
+def show_preview(console: Console, preview: ErasurePreview, *, as_json: bool) -> None:
+    tables = [
+        {"table": str(table.table), "rows": table.removed, "redacted": table.redacted} for table in preview.found if table
+    ]
     if as_json:
-        records = [dict(record) for person in looked.persons for record in person.records]
-        alike = [dict(record) for person in looked.persons for record in person.alike]
-        requests = [each.id for each in looked.requests]
-        repeated = list(looked.repeated)
+        records = [dict(record) for person in preview.persons for record in person.records]
+        alike = [dict(record) for person in preview.persons for record in person.alike]
+        requests = [request.id for request in preview.requests]
+        repeated = list(preview.repeated)
         print_json({"records": records, "alike": alike, "tables": tables, "requests": requests, "repeated": repeated})
         return
-    if looked.requests:
-        console.print(f"{len(looked.requests)} requests wait", highlight=False)
-    if looked.repeated:
-        count = count_of(len(looked.repeated), "request")
-        console.print(f"{count} came again after an erasure answered them: only their own rows go", highlight=False)
-    for person in looked.persons:
+    if preview.requests:
+        console.print(f"{count_of(len(preview.requests), 'request')} pending", highlight=False)
+    if preview.repeated:
+        count = count_of(len(preview.repeated), "request")
+        console.print(f"{count} repeated after an erasure: only the rows of the requests are erased", highlight=False)
+    for person in preview.persons:
         for record in person.records[:_FEW]:
-            told = " ".join(str(record[name]) for name in ("source", "source_id", "email", "phone") if record.get(name))
-            console.print(f"  {told}", highlight=False, markup=False)
+            label = " ".join(str(record[name]) for name in ("source", "source_id", "email", "phone") if record.get(name))
+            console.print(f"  {label}", highlight=False, markup=False)
         if len(person.records) > _FEW:
-            console.print(f"  and {len(person.records) - _FEW} records more", highlight=False)
+            console.print(f"  and {len(person.records) - _FEW} more records", highlight=False)
         for record in person.alike[:_FEW]:
-            told = f"{record['source']}:{record['source_id']}"
-            console.print(f"  {told} only looks alike, and stays; if it is theirs: --id {told}", highlight=False, markup=False)
+            label = f"{record['source']}:{record['source_id']}"
+            note = f"is similar and is not erased; if it belongs to the person, add: --id {label}"
+            console.print(f"  {label} {note}", highlight=False, markup=False)
         if person.shared:
-            others = "others have it too, so no row goes because of it alone"
+            others = "shared with other people, so no row is erased because of it alone"
             console.print(f"  {', '.join(person.shared)}: {others}", highlight=False, markup=False)
     if not tables:
-        console.print("no landed row is theirs", highlight=False)
+        console.print("no landed row belongs to the person", highlight=False)
         return
     table = Table("table")
-    for column in ("rows that go", "rows of others that name them"):
+    for column in ("rows to remove", "rows to redact"):
         table.add_column(column, justify="right")
-    for each in looked.affected:
-        if each:
-            table.add_row(data_text(str(each.table)), f"{each.removed:,}", f"{each.redacted:,}")
+    for row in preview.found:
+        if row:
+            table.add_row(data_text(str(row.table)), f"{row.removed:,}", f"{row.redacted:,}")
     console.print(table)
-    console.print("What was made of these rows is made anew. Old snapshots of the same tables go.", highlight=False)
+    console.print("Downstream tables are rebuilt, and old snapshots of these tables are removed.", highlight=False)
 
 
 def show_proof(console: Console, settings: Settings, proofs: Sequence[Proof], *, as_json: bool) -> None:
@@ -65,26 +68,26 @@ def show_proof(console: Console, settings: Settings, proofs: Sequence[Proof], *,
         print_json([{**_as_json(proof), "topics": topics} for proof in proofs])
         return
     if not proofs:
-        console.print("nobody was to be erased", highlight=False)
+        console.print("no person to erase", highlight=False)
     for proof in proofs:
         table = Table("table")
         for column in ("rows removed", "rows redacted"):
             table.add_column(column, justify="right")
-        for each in proof.note.tables:
-            table.add_row(each.table_name, f"{each.rows_removed:,}", f"{each.rows_redacted:,}")
+        for erased in proof.note.tables:
+            table.add_row(erased.table_name, f"{erased.rows_removed:,}", f"{erased.rows_redacted:,}")
         console.print(table)
         for ref in proof.dropped_refs:
-            console.print(f"a branch or tag that kept old rows is gone: {ref}", highlight=False, markup=False)
+            console.print(f"dropped a branch or tag that kept old rows: {ref}", highlight=False, markup=False)
         for hit in proof.hits[:_FEW]:
             where = f"{hit.table}, column {hit.column}, {hit.count:,} times: {hit.uri}"
-            console.print(f"still there: {where}", highlight=False, markup=False, soft_wrap=True)
-        found = "the person is in none" if proof.holds else f"the person is in {len({hit.uri for hit in proof.hits})}"
+            console.print(f"still found: {where}", highlight=False, markup=False, soft_wrap=True)
+        verdict = "the person is in none" if proof.holds else f"the person is in {len({hit.uri for hit in proof.hits})} of them"
         counts = f"{proof.files_searched:,} files searched, {proof.files_deleted:,} deleted"
-        console.print(f"{counts}: {found} (erasure {proof.note.erasure_id})", highlight=False, soft_wrap=True)
+        console.print(f"{counts}: {verdict} (erasure {proof.note.erasure_id})", highlight=False, soft_wrap=True)
     if proofs:
-        console.print("\nNot reached: your backups, and Kafka until it forgets by itself", style="bold", highlight=False)
-        for topic, kept in topics.items():
-            console.print(f"  topic {topic}: {kept}", highlight=False, markup=False)
+        console.print("\nNot erased: your backups, and Kafka until its retention ends", style="bold", highlight=False)
+        for topic, retention in topics.items():
+            console.print(f"  topic {topic}: {retention}", highlight=False, markup=False)
 
 
 def _as_json(proof: Proof) -> dict[str, object]:
@@ -93,8 +96,8 @@ def _as_json(proof: Proof) -> dict[str, object]:
         "holds": proof.holds,
         "request_ids": list(proof.note.request_ids),
         "tables": [
-            {"table": each.table_name, "rows_removed": each.rows_removed, "rows_redacted": each.rows_redacted}
-            for each in proof.note.tables
+            {"table": table.table_name, "rows_removed": table.rows_removed, "rows_redacted": table.rows_redacted}
+            for table in proof.note.tables
         ],
         "files_searched": proof.files_searched,
         "files_deleted": proof.files_deleted,

@@ -1,4 +1,4 @@
-"""How explained plans look on a terminal, and as JSON."""
+"""Render explained plans for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from headrace.build.explain import Explanation, Where
     from headrace.build.reads import Read
 
-_DOES = {"nothing": "nothing to build", "increment": "builds what changed", "refresh": "writes all rows again"}
+_DOES = {"nothing": "nothing to build", "increment": "builds what changed", "refresh": "rebuilds all rows"}
 _ENGINES = {"memory": "in memory", "scans": "on Spark's scans"}
 
 
 def show_explained(console: Console, explained: Sequence[Explanation]) -> None:
     """Print a paragraph for each table: what it does, where it runs, what it reads and what is cached."""
-    for each in explained:
-        plan = each.plan
+    for explanation in explained:
+        plan = explanation.plan
         console.print(f"\n{plan.table.table}", style="bold", highlight=False, markup=False)
         lines = Table.grid(padding=(0, 2))
         lines.add_column(style="dim", no_wrap=True)
         lines.add_column(overflow="fold")
-        lines.add_row(plan.table.kind, each.strategy)
+        lines.add_row(plan.table.kind, explanation.strategy)
         lines.add_row("now", f"{_DOES[plan.action]}: {'; '.join(plan.why)}")
-        lines.add_row("small builds", _where(each.small_builds))
-        if each.next_build and each.next_build != each.small_builds:
-            lines.add_row("this build", _where(each.next_build))
-        for number, read in enumerate(each.reads):
+        lines.add_row("small builds", _where(explanation.small_builds))
+        if explanation.next_build and explanation.next_build != explanation.small_builds:
+            lines.add_row("this build", _where(explanation.next_build))
+        for number, read in enumerate(explanation.reads):
             lines.add_row("reads" if number == 0 else "", describe_read(read))
-        if each.stored.total:
-            lines.add_row("cached", f"{_mb(each.stored.rows)} of rows, {_mb(each.stored.indexes)} of indexes")
+        if explanation.stored.total:
+            lines.add_row("cached", f"{_mb(explanation.stored.rows)} of rows, {_mb(explanation.stored.indexes)} of indexes")
         console.print(lines, highlight=False, markup=False)
 
 
 def describe_read(read: Read) -> str:
-    """Return a read in words."""
+    """Return one line about a read: its table, how many rows changed, and how the build finds them."""
     name = "its own rows" if read.role == "itself" else f"{read.table}{', looked up' if read.role == 'lookup' else ''}"
     parts = []
     if read.built_first:
@@ -55,7 +55,7 @@ def describe_read(read: Read) -> str:
 
 
 def explanation_as_json(explained: Explanation) -> dict[str, object]:
-    """Return what `plan --explain --json` adds to a plan."""
+    """Return the value of `explained` in `plan --explain --json`."""
     return {
         "strategy": explained.strategy,
         "small_builds": _where_as_json(explained.small_builds),

@@ -1,4 +1,4 @@
-"""How lineage looks: as trees on a terminal, as JSON, and as a Mermaid flowchart."""
+"""Render lineage as trees on a terminal, as JSON, and as a Mermaid flowchart."""
 
 from __future__ import annotations
 
@@ -37,55 +37,62 @@ def show_lineage(
 
 
 def _print_tree(console: Console, tree: Tree) -> None:
-    """Print a tree: on a terminal its long lines are folded, and what is piped has each of them whole."""
+    """Print a tree. A terminal folds long lines; piped output keeps each line whole."""
     options = console.options if console.is_terminal else console.options.update(width=_WIDEST)
     options = options.update(width=Measurement.get(console, options, tree).maximum)
     console.print(Segments(console.render(tree, options)), end="", highlight=False, soft_wrap=True)
 
 
 def lineage_as_json(lineage: Lineage, target: TableName | Field | None) -> dict[str, object]:
-    """Return lineage as plain values; a table's `inputs` say which of them drive it and which are joined."""
+    """Return lineage as JSON values; each of a table's `inputs` has its role, `drives` or `joined`."""
     if target is None:
-        return {"pipeline": lineage.pipeline, "tables": [_table_as_json(lineage, each) for each in lineage.tables]}
+        return {"pipeline": lineage.pipeline, "tables": [_table_as_json(lineage, table) for table in lineage.tables]}
     if isinstance(target, Field):
         return {
             "pipeline": lineage.pipeline,
             **_column_as_json(lineage, target),
-            "upstream": [_column_as_json(lineage, each) for each in walk(target, lineage.sources) if isinstance(each, Field)],
+            "upstream": [
+                _column_as_json(lineage, upstream) for upstream in walk(target, lineage.sources) if isinstance(upstream, Field)
+            ],
             "downstream": [
-                _column_as_json(lineage, each) for each in walk(target, lineage.dependents) if isinstance(each, Field)
+                _column_as_json(lineage, downstream)
+                for downstream in walk(target, lineage.dependents)
+                if isinstance(downstream, Field)
             ],
         }
     table = lineage.table(target)
     return {
         "pipeline": lineage.pipeline,
         **(_table_as_json(lineage, table) if table else {}),
-        "upstream": [str(each) for each in walk(target, lineage.inputs)],
-        "downstream": [str(each) for each in walk(target, lineage.readers)],
+        "upstream": [str(upstream) for upstream in walk(target, lineage.inputs)],
+        "downstream": [str(downstream) for downstream in walk(target, lineage.readers)],
     }
 
 
 def lineage_as_mermaid(lineage: Lineage, target: TableName | Field | None) -> str:
-    """Return a flowchart: an arrow leads from an input to what is made of it, dotted where it is only joined."""
+    """Return a flowchart with an arrow from each input to its table, dotted if the input is only joined."""
     lines = ["flowchart LR"]
     if isinstance(target, Field):
         fields = [*reversed(walk(target, lineage.sources)), target, *walk(target, lineage.dependents)]
-        chosen = [each for each in fields if isinstance(each, Field)]
-        ids = {each: f"n{index}" for index, each in enumerate(dict.fromkeys(chosen))}
-        lines += [f"  {number}{_shape(lineage, each.of, str(each))}" for each, number in ids.items()]
+        chosen = [field for field in fields if isinstance(field, Field)]
+        ids = {field: f"n{index}" for index, field in enumerate(dict.fromkeys(chosen))}
+        lines += [f"  {number}{_shape(lineage, field.of, str(field))}" for field, number in ids.items()]
         lines += [
-            f"  {ids[source]} --> {number}" for each, number in ids.items() for source in lineage.sources(each) if source in ids
+            f"  {ids[source]} --> {number}"
+            for field, number in ids.items()
+            for source in lineage.sources(field)
+            if source in ids
         ]
         return "\n".join((*lines, f"  style {ids[target]} stroke-width:3px", ""))
-    everything: list[Node] = [read.node for each in lineage.tables for read in each.inputs if isinstance(read.node, Topic)]
-    everything += [each.table for each in lineage.tables]
+    everything: list[Node] = [read.node for table in lineage.tables for read in table.inputs if isinstance(read.node, Topic)]
+    everything += [table.table for table in lineage.tables]
     if target is not None:
         near = {*walk(target, lineage.inputs), target, *walk(target, lineage.readers)}
-        everything = [each for each in everything if each in near]
-    numbers = {each: f"n{index}" for index, each in enumerate(dict.fromkeys(everything))}
-    lines += [f"  {number}{_shape(lineage, each, str(each))}" for each, number in numbers.items()]
-    for each, number in numbers.items():
-        for read in lineage.inputs(each):
+        everything = [node for node in everything if node in near]
+    numbers = {node: f"n{index}" for index, node in enumerate(dict.fromkeys(everything))}
+    lines += [f"  {number}{_shape(lineage, node, str(node))}" for node, number in numbers.items()]
+    for node, number in numbers.items():
+        for read in lineage.inputs(node):
             if read.node in numbers:
                 lines.append(f"  {numbers[read.node]} {'-->' if read.role == 'drives' else '-.->'} {number}")
     if target is not None:
@@ -94,7 +101,7 @@ def lineage_as_mermaid(lineage: Lineage, target: TableName | Field | None) -> st
 
 
 def _shape(lineage: Lineage, node: Node, label: str) -> str:
-    """Return a label in the shape of what it names: a topic, a raw table, a Python table or a table in SQL."""
+    """Return a label in the shape of its node: a topic, a raw table, a Python table or a table in SQL."""
     text = '"' + label.replace('"', "#quot;") + '"'
     table = lineage.table(node)
     if table is None:
@@ -108,20 +115,20 @@ def _table_as_json(lineage: Lineage, table: TableLineage) -> dict[str, object]:
         "made_by": table.made_by,
         "kind": table.kind,
         "file": table.file,
-        "inputs": [_node_as_json(each.node) | {"role": each.role} for each in table.inputs],
-        "readers": [str(each.node) for each in lineage.readers(table.table)],
+        "inputs": [_node_as_json(read.node) | {"role": read.role} for read in table.inputs],
+        "readers": [str(reader.node) for reader in lineage.readers(table.table)],
         "columns_traced": table.whole,
-        "columns": [_column_as_json(lineage, Field(table.table, each.name)) for each in table.columns],
+        "columns": [_column_as_json(lineage, Field(table.table, column.name)) for column in table.columns],
     }
 
 
 def _column_as_json(lineage: Lineage, field: Field) -> dict[str, object]:
-    found = lineage.column(field)
+    traced = lineage.column(field)
     shown: dict[str, object] = {**_node_as_json(field.of), "column": field.name}
-    if found is not None:
-        shown["from"] = [{**_node_as_json(each.of), "column": each.name} for each in found.sources]
-        shown |= {"expressions": list(found.expressions)} if found.expressions else {}
-        shown |= {"note": found.note} if found.note else {}
+    if traced is not None:
+        shown["from"] = [{**_node_as_json(source.of), "column": source.name} for source in traced.sources]
+        shown |= {"expressions": list(traced.expressions)} if traced.expressions else {}
+        shown |= {"note": traced.note} if traced.note else {}
     return shown
 
 
@@ -131,17 +138,17 @@ def _node_as_json(node: Node) -> dict[str, str]:
 
 def _trees(lineage: Lineage, target: TableName | Field | None) -> Iterable[Tree]:
     if target is None:
-        topics = dict.fromkeys(read.node for each in lineage.tables for read in each.inputs if isinstance(read.node, Topic))
-        seen: set[Node] = set()
+        topics = dict.fromkeys(read.node for table in lineage.tables for read in table.inputs if isinstance(read.node, Topic))
+        visited: set[Node] = set()
         for topic in topics:
             tree = Tree(Text(str(topic), style="bold"))
-            _grow_tables(tree, lineage, topic, lineage.readers, seen)
+            _grow_tables(tree, lineage, topic, lineage.readers, visited)
             yield tree
-        for each in lineage.tables:
-            if each.table not in seen:  # it reads nothing that comes from a topic
-                tree = Tree(_table_label(lineage, Input(each.table, "drives")))
-                seen.add(each.table)
-                _grow_tables(tree, lineage, each.table, lineage.readers, seen)
+        for unread in lineage.tables:
+            if unread.table not in visited:  # it reads nothing that comes from a topic
+                tree = Tree(_table_label(lineage, Input(unread.table, "drives")))
+                visited.add(unread.table)
+                _grow_tables(tree, lineage, unread.table, lineage.readers, visited)
                 yield tree
         return
     if isinstance(target, Field):
@@ -173,39 +180,39 @@ def _column_trees(lineage: Lineage, target: Field) -> Iterable[Tree]:
     if not upward.children:
         column = lineage.column(target)
         if table is not None and not table.whole:
-            upward.add(f"{_opaque(table)}; it reads {', '.join(str(each.node) for each in table.inputs) or 'no table'}")
+            upward.add(f"{_opaque(table)}; it reads {', '.join(str(read.node) for read in table.inputs) or 'no table'}")
         elif column is not None:
             upward.add(Text("no column" + (f": {column.note}" if column.note else ", only the expression above")))
     yield upward
     _grow_columns(downward, lineage, target, lineage.dependents)
     if not downward.children:
         downward.add("no other column that can be traced")
-    reached = dict.fromkeys(each.of for each in (target, *walk(target, lineage.dependents)) if isinstance(each, Field))
-    readers = dict.fromkeys(lineage.table(read.node) for each in reached for read in lineage.readers(each))
+    reached = dict.fromkeys(field.of for field in (target, *walk(target, lineage.dependents)) if isinstance(field, Field))
+    readers = dict.fromkeys(lineage.table(read.node) for node in reached for read in lineage.readers(node))
     for reader in readers:
         if reader is not None and not reader.whole:
             downward.add(Text(f"perhaps columns of {reader.table}: {_opaque(reader)}"))
     yield downward
 
 
-def _grow_tables(tree: Tree, lineage: Lineage, node: Node, step: Callable[[Node], Iterable[Input]], seen: set[Node]) -> None:
-    """Hang what a step leads to below a tree; what hangs there already is named again, without what is below it."""
-    for each in step(node):
-        again = each.node in seen and bool(tuple(step(each.node)))
-        label = _table_label(lineage, each)
+def _grow_tables(tree: Tree, lineage: Lineage, node: Node, step: Callable[[Node], Iterable[Input]], visited: set[Node]) -> None:
+    """Add the nodes that `step` leads to as branches. A visited node is named again, without its own branches."""
+    for read in step(node):
+        again = read.node in visited and bool(tuple(step(read.node)))
+        label = _table_label(lineage, read)
         branch = tree.add(label.append(" …", style="dim") if again else label)
-        if each.node not in seen:
-            seen.add(each.node)
-            _grow_tables(branch, lineage, each.node, step, seen)
+        if read.node not in visited:
+            visited.add(read.node)
+            _grow_tables(branch, lineage, read.node, step, visited)
 
 
 def _grow_columns(
     tree: Tree, lineage: Lineage, field: Field, step: Callable[[Field], Iterable[Field]], path: tuple[Field, ...] = ()
 ) -> None:
-    for each in step(field):
-        branch = tree.add(_field_label(lineage, each))
-        if each not in path:
-            _grow_columns(branch, lineage, each, step, (*path, each))
+    for neighbour in step(field):
+        branch = tree.add(_field_label(lineage, neighbour))
+        if neighbour not in path:
+            _grow_columns(branch, lineage, neighbour, step, (*path, neighbour))
 
 
 def _bold(text: Text) -> Text:
@@ -226,15 +233,15 @@ def _table_label(lineage: Lineage, read: Input) -> Text:
 
 def _field_label(lineage: Lineage, field: Field) -> Text:
     column = lineage.column(field)
-    made = "; ".join(column.expressions) or column.note if column else ""
+    expression = "; ".join(column.expressions) or column.note if column else ""
     label = Text(str(field))
-    return label.append(f"  {made}", style="dim") if made else label
+    return label.append(f"  {expression}", style="dim") if expression else label
 
 
 def _column_line(column: ColumnLineage) -> str:
-    sources = ", ".join(str(each) for each in column.sources)
-    made = "; ".join(column.expressions) or column.note
-    return f"{column.name}" + (f" ← {sources}" if sources else "") + (f"   {made}" if made else "")
+    sources = ", ".join(str(source) for source in column.sources)
+    expression = "; ".join(column.expressions) or column.note
+    return f"{column.name}" + (f" ← {sources}" if sources else "") + (f"   {expression}" if expression else "")
 
 
 def _opaque(table: TableLineage) -> str:

@@ -1,4 +1,4 @@
-"""What maintenance would do to tables and what it did, on a terminal and as JSON."""
+"""Render what maintenance would do and what it did, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bo
         print_json(
             [
                 {
-                    "table": str(each.name),
-                    "before": asdict(each.before),
-                    "after": asdict(each.after),
-                    "files_deleted": len(each.orphans.gone),
-                    "files_waiting": len(each.orphans.waiting),
-                    "gave_way": each.gave_way,
-                    "seconds": round(each.seconds, 2),
+                    "table": str(table.name),
+                    "before": asdict(table.before),
+                    "after": asdict(table.after),
+                    "files_deleted": len(table.orphans.gone),
+                    "files_waiting": len(table.orphans.waiting),
+                    "gave_way": table.gave_way,
+                    "seconds": round(table.seconds, 2),
                 }
-                for each in done
+                for table in done
             ]
         )
         return
@@ -37,73 +37,73 @@ def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bo
         console.print("there are no tables yet", highlight=False)
         return
     table = _table("table", "files", "deletes", "MB", "snapshots", "manifests", "deleted on disk", "waiting", "seconds")
-    for each in done:
-        a, b = each.before, each.after
+    for maintained in done:
+        a, b = maintained.before, maintained.after
         table.add_row(
-            str(each.name),
+            str(maintained.name),
             _change(a.files, b.files),
             _change(a.delete_files, b.delete_files),
             _change(_mb(a.bytes), _mb(b.bytes)),
             _change(a.snapshots, b.snapshots),
             _change(a.manifests, b.manifests),
-            f"{len(each.orphans.gone):,}",
-            f"{len(each.orphans.waiting):,}",
-            f"{each.seconds:.1f}",
+            f"{len(maintained.orphans.gone):,}",
+            f"{len(maintained.orphans.waiting):,}",
+            f"{maintained.seconds:.1f}",
         )
     console.print(table)
-    for each in done:
-        if each.gave_way:
-            console.print(f"{each.name}: a build was faster, so some of it is left for the next time", highlight=False)
-    if any(each.orphans.waiting for each in done):
+    for maintained in done:
+        if maintained.gave_way:
+            console.print(f"{maintained.name}: yielded to a concurrent build; the rest is done next time", highlight=False)
+    if any(maintained.orphans.waiting for maintained in done):
         console.print(_WAITING, highlight=False, soft_wrap=True)
 
 
-def show_foreseen(console: Console, found: Sequence[MaintenancePreview], *, as_json: bool) -> None:
+def show_foreseen(console: Console, planned: Sequence[Foreseen], *, as_json: bool) -> None:
     """Print what maintenance would do to each table."""
     if as_json:
         print_json(
             [
                 {
-                    "table": str(each.name),
-                    **asdict(each.size),
-                    "files_to_compact": each.files_to_compact,
-                    "snapshots_to_expire": each.snapshots_to_expire,
-                    "rewrites_manifests": each.rewrites_manifests,
-                    "files_to_delete": len(each.orphans.gone),
-                    "files_waiting": len(each.orphans.waiting),
+                    "table": str(table.name),
+                    **asdict(table.size),
+                    "files_to_compact": table.files_to_compact,
+                    "snapshots_to_expire": table.snapshots_to_expire,
+                    "rewrites_manifests": table.rewrites_manifests,
+                    "files_to_delete": len(table.orphans.gone),
+                    "files_waiting": len(table.orphans.waiting),
                 }
-                for each in found
+                for table in planned
             ]
         )
         return
-    if not found:
+    if not planned:
         console.print("there are no tables yet", highlight=False)
         return
     table = _table(
         *("table", "files", "to compact", "MB", "snapshots", "to expire", "manifests", "to rewrite", "to delete", "waiting")
     )
-    for each in found:
-        size = each.size
+    for plan in planned:
+        size = plan.size
         table.add_row(
-            str(each.name),
+            str(plan.name),
             f"{size.files:,}",
-            f"{each.files_to_compact:,}",
+            f"{plan.files_to_compact:,}",
             _mb(size.bytes),
             f"{size.snapshots:,}",
-            f"{each.snapshots_to_expire:,}",
+            f"{plan.snapshots_to_expire:,}",
             f"{size.manifests:,}",
-            "yes" if each.rewrites_manifests else "",
-            f"{len(each.orphans.gone):,}",
-            f"{len(each.orphans.waiting):,}",
+            "yes" if plan.rewrites_manifests else "",
+            f"{len(plan.orphans.gone):,}",
+            f"{len(plan.orphans.waiting):,}",
         )
     console.print(table)
-    if any(each.orphans.waiting for each in found):
+    if any(plan.orphans.waiting for plan in planned):
         console.print(_WAITING, highlight=False, soft_wrap=True)
 
 
 _WAITING = (
-    "Waiting: files that nothing refers to, and that may be in flight or still be read. They go when that was so for "
-    "maintain.grace_minutes."
+    "Waiting: unreferenced files that a write or a query may still use. Maintenance deletes them once they have been "
+    "unreferenced for maintain.grace_minutes."
 )
 
 

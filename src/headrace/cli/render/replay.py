@@ -1,4 +1,4 @@
-"""What a replay did, or would do, on a terminal and as JSON."""
+"""Render what a replay did, or would do, for a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -34,38 +34,44 @@ def show_replayed(console: Console, done: Replayed, *, as_json: bool) -> None:
         table = Table("table")
         for column in ("read", *_CLASSES.values()):
             table.add_column(column, justify="right")
-        for one in done.streams:
-            counts = asdict(one.counts)
-            table.add_row(data_text(str(one.table)), f"{one.read:,}", *(f"{counts[name]:,}" for name in _CLASSES))
+        for stream in done.streams:
+            counts = asdict(stream.counts)
+            table.add_row(data_text(str(stream.table)), f"{stream.read:,}", *(f"{counts[name]:,}" for name in _CLASSES))
         console.print(table)
     else:
-        console.print("no message was read again", highlight=False)
-    for one in done.streams:
-        for reason, count in list(one.reasons.items())[:_FEW]:
-            console.print(f"{one.label}: {count:,} refused: {reason}", highlight=False, markup=False, soft_wrap=True)
-        if one.counts.kept:
-            told = "rows of messages that can't be read now stay as they are"
-            console.print(f"{one.label}: {one.counts.kept:,} {told}", highlight=False, markup=False, soft_wrap=True)
-    names = ", ".join(str(each) for each in done.rebuilds)
+        console.print("no message was replayed", highlight=False)
+    for stream in done.streams:
+        for reason, count in list(stream.reasons.items())[:_FEW]:
+            console.print(f"{stream.label}: {count:,} refused: {reason}", highlight=False, markup=False, soft_wrap=True)
+        if stream.counts.kept:
+            note = "rows are kept, because their messages can't be read now"
+            console.print(f"{stream.label}: {stream.counts.kept:,} {note}", highlight=False, markup=False, soft_wrap=True)
+    names = ", ".join(str(rebuilt) for rebuilt in done.rebuilds)
     if done.dry_run:
-        would = f"these tables would be written anew: {names}" if names else "no table would be written anew"
+        would = f"these tables would be rebuilt: {names}" if names else "no table would be rebuilt"
         console.print(f"No row was changed; {would}", highlight=False, markup=False, soft_wrap=True)
     elif not names:
-        console.print("nothing has changed for the tables that are made of it", highlight=False)
+        console.print("no downstream table has to be rebuilt", highlight=False)
 
 
 def _as_json(done: Replayed) -> dict[str, object]:
     return {
         "dry_run": done.dry_run,
         "streams": [
-            {"stream": one.label, "table": str(one.table), "read": one.read, **asdict(one.counts), "reasons": dict(one.reasons)}
-            for one in done.streams
+            {
+                "stream": stream.label,
+                "table": str(stream.table),
+                "read": stream.read,
+                **asdict(stream.counts),
+                "reasons": dict(stream.reasons),
+            }
+            for stream in done.streams
         ],
-        "rebuilds": [str(each) for each in done.rebuilds],
+        "rebuilds": [str(rebuilt) for rebuilt in done.rebuilds],
         "built": [
-            {"table": str(each.table.table), "rows": each.built.rows, "error": None}
-            if each.built
-            else {"table": str(each.table.table), "rows": None, "error": each.error.what if each.error else None}
-            for each in done.outcomes
+            {"table": str(outcome.table.table), "rows": outcome.built.rows, "error": None}
+            if outcome.built
+            else {"table": str(outcome.table.table), "rows": None, "error": outcome.error.what if outcome.error else None}
+            for outcome in done.outcomes
         ],
     }

@@ -1,4 +1,4 @@
-"""How results look on a terminal, and as JSON or CSV where a script reads them."""
+"""Render results for a terminal, and as JSON or CSV for scripts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
 
 
 def nothing_to_build(pipeline: Pipeline) -> str:
-    return f"{pipeline.name} has no layer tables: there is nothing to build"
+    return f"{pipeline.name} has no layer tables to build"
 
 
 def show_plan(
@@ -63,7 +63,7 @@ def show_plan(
     as_json: bool,
     explained: Mapping[TableName, Explanation] | None = None,
 ) -> None:
-    """Print what a build would do; with `explained`, also how and why."""
+    """Print what a build would do; with `explained`, also its strategy and reads."""
     details = explained or {}
     if as_json:
         print_json(
@@ -96,7 +96,7 @@ def show_plan(
         show_explained(console, tuple(details.values()))
         return
     table = Table("table", "kind", "what a build does", "reads", "why")
-    does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows anew"}
+    does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows"}
     for plan in plans:
         reads = [_reading(plan, name) for name in plan.table.inputs]
         why = (*plan.why, *_upkeep(plan).values())
@@ -105,24 +105,24 @@ def show_plan(
 
 
 def _upkeep(plan: TablePlan) -> dict[str, str]:
-    """Return how the keys of an aggregate are maintained; nothing for other tables.
+    """Return how an aggregate is updated; empty for other tables.
 
-    Whether sums and averages are of floating point, only a build can tell: it stores states where they are not.
+    Only a build knows whether sums and averages are of floating point; it stores states if they are not.
     """
     from headrace.spec.sql.aggregates import Recomputed, decompose
 
     if plan.table.kind != "aggregate":
         return {}
-    found = decompose(plan.table)
-    if isinstance(found, Recomputed):
-        return {"upkeep": f"recomputes touched keys: {found.reason}"}
+    decomposed = decompose(plan.table)
+    if isinstance(decomposed, Recomputed):
+        return {"upkeep": f"recomputes touched keys: {decomposed.reason}"}
     if plan.has_states or not plan.entry.build_id:
         return {"upkeep": "adds changed rows to stored states"}
     return {"upkeep": "recomputes touched keys: no states are stored, as for sums and averages of floating point"}
 
 
 def show_report(report: TableReport) -> None:
-    """Print what became of a table, for an orchestrator."""
+    """Print the result of one table's build as JSON, for an orchestrator."""
     print_json(dataclasses.asdict(report))
 
 
@@ -131,96 +131,105 @@ def _reading(plan: TablePlan, name: TableName) -> str:
     if name not in plan.table.followed:
         return f"{name} as it is"
     if plan.action == "refresh":
-        return f"{name} whole"
+        return f"{name}, all rows"
     if since == until:
         return f"{name}, what this build changes" if name in plan.after else f"{name}, nothing new"
     return f"{name} after {since}"
 
 
-def show_quality(console: Console, found: Sequence[ExpectationReport], *, pipeline: Pipeline, as_json: bool) -> None:
+def show_quality(console: Console, reports: Sequence[ExpectationReport], *, pipeline: Pipeline, as_json: bool) -> None:
     if as_json:
-        print_json([dataclasses.asdict(each) for each in found])
+        print_json([dataclasses.asdict(report) for report in reports])
         return
-    if not found:
-        why = "its tables have no expect: on top" if pipeline.tables else "it has no layer tables, which have them"
+    if not reports:
+        why = "none of its tables declares expect:" if pipeline.tables else "it has no layer tables"
         console.print(f"{pipeline.name} has no expectations: {why}", highlight=False)
         return
-    _show_expectations(console, found)
-    for each in found:
-        if each.sample:
-            console.print(f"\n{each.table}: {each.sentence}", style="bold", highlight=False, markup=False)
-            console.print(f"  {each.sample}", highlight=False, markup=False, soft_wrap=True)
+    _show_expectations(console, reports)
+    for report in reports:
+        if report.sample:
+            console.print(f"\n{report.table}: {report.sentence}", style="bold", highlight=False, markup=False)
+            console.print(f"  {report.sample}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _show_expectations(console: Console, found: Sequence[ExpectationReport]) -> None:
+def _show_expectations(console: Console, reports: Sequence[ExpectationReport]) -> None:
     table = Table("table", "expectation", "otherwise")
     for column in ("rows in the table", "failing of them", "quarantined", "failing in the last build", "trend of builds"):
         table.add_column(column, justify="right")
-    for each in found:
-        share = f"{each.last_failed:,} of {each.last_checked:,}" if each.last_checked is not None else "not yet"
-        if each.refused_failed is not None:
-            share += f"; the next was refused: {each.refused_failed:,}"
-        failing = "not known" if each.failing is None else f"{each.failing:,}"
-        figures = (f"{each.rows:,}", failing, f"{each.quarantined:,}", share, each.trend)
-        table.add_row(each.table, data_text(each.sentence), each.otherwise, *figures)
+    for report in reports:
+        share = f"{report.last_failed:,} of {report.last_checked:,}" if report.last_checked is not None else "not yet"
+        if report.refused_failed is not None:
+            share += f"; the next build was refused: {report.refused_failed:,}"
+        failing = "not known" if report.failing is None else f"{report.failing:,}"
+        figures = (f"{report.rows:,}", failing, f"{report.quarantined:,}", share, report.trend)
+        table.add_row(report.table, data_text(report.sentence), report.otherwise, *figures)
     console.print(table)
 
 
 def show_demo(console: Console, results: Results, *, settings: Settings, pipeline: Pipeline) -> None:
-    for one in results.shown:
-        console.print(f"\n{one.about}", style="bold", highlight=False)
-        console.print(f'headrace query "{one.sql}"', style="dim", highlight=False, markup=False, soft_wrap=True)
-        show_rows(console, one.answer)
-    console.print("\nThe lake against the topic, offset by offset", style="bold")
+    for answered in results.shown:
+        console.print(f"\n{answered.about}", style="bold", highlight=False)
+        console.print(f'headrace query "{answered.sql}"', style="dim", highlight=False, markup=False, soft_wrap=True)
+        show_rows(console, answered.answer)
+    console.print("\nThe lake compared with its topics, offset by offset", style="bold")
     show_verified(console, results.verified, as_json=False)
-    failing = [each for each in results.quality if each.last_failed]
+    failing = [report for report in results.quality if report.last_failed]
     if results.quality:
-        console.print("\nWhat the expectations found", style="bold")
+        console.print("\nExpectations", style="bold")
         console.print(f"headrace quality {pipeline.name}", style="dim", highlight=False)
         if failing:
             _show_expectations(console, failing)
         count = len(results.quality) - len(failing)
         other = "other " if failing else ""
-        console.print(f"{count_of(count, f'{other}expectation')} hold{'s' if count == 1 else ''} of every row", highlight=False)
+        verb = "holds" if count == 1 else "hold"
+        console.print(f"{count_of(count, f'{other}expectation')} {verb} for every row", highlight=False)
     console.print(f"\nThe tables are in {settings.warehouse}", highlight=False, soft_wrap=True)
     more = f"headrace lineage {pipeline.name}" if pipeline.tables else f"headrace commits {pipeline.name}"
     console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
 
 
-def show_seen(console: Console, seen: Seen, *, pipeline: Pipeline) -> None:
-    console.print("\nA row that was changed by hand", style="bold")
+def show_seen(console: Console, change: Seen, *, pipeline: Pipeline) -> None:
+    console.print("\nA manual change in psql", style="bold")
     console.print(
-        f'headrace psql {pipeline.name} -c "{seen.change}"', style="dim", highlight=False, markup=False, soft_wrap=True
+        f'headrace psql {pipeline.name} -c "{change.change}"', style="dim", highlight=False, markup=False, soft_wrap=True
     )
-    console.print(seen.said, highlight=False, markup=False)
-    console.print(f'headrace query "{seen.see}"', style="dim", highlight=False, markup=False, soft_wrap=True)
-    show_rows(console, seen.answer)
-    console.print(f"The lake had it {seen.seconds:.1f} s after psql", highlight=False)
+    console.print(change.said, highlight=False, markup=False)
+    console.print(f'headrace query "{change.see}"', style="dim", highlight=False, markup=False, soft_wrap=True)
+    show_rows(console, change.answer)
+    console.print(f"The lake had the change {change.seconds:.1f} s after psql", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], compared: Sequence[Compared] = (), *, as_json: bool) -> None:
     if as_json:
-        found: list[Verified | Compared] = [*verified, *compared]
-        print_json([dataclasses.asdict(one) | {"holds": one.holds} for one in found])
+        checks: list[Verified | Compared] = [*verified, *compared]
+        print_json([dataclasses.asdict(check) | {"holds": check.holds} for check in checks])
         return
     table = Table()
     table.add_column("stream")
     for column in ("topic", "rows in the table", "quarantined", "waiting", "missing", "doubled", "unlogged"):
         table.add_column(column, justify="right")
-    for one in verified:
-        numbers = (one.in_topic, one.landed, one.quarantined, one.waiting, one.missing, one.doubled, one.unlogged)
-        table.add_row(one.label, *(f"{number:,}" for number in numbers))
+    for stream in verified:
+        numbers = (
+            stream.in_topic,
+            stream.landed,
+            stream.quarantined,
+            stream.waiting,
+            stream.missing,
+            stream.doubled,
+            stream.unlogged,
+        )
+        table.add_row(stream.label, *(f"{number:,}" for number in numbers))
     console.print(table)
-    for one in verified:
-        if one.erased:
+    for stream in verified:
+        if stream.erased:
             console.print(
-                f"{one.label}: {count_that_are(one.erased, 'message')} of people who were erased from the lake", highlight=False
+                f"{stream.label}: {count_that_are(stream.erased, 'message')} of people erased from the lake", highlight=False
             )
-        if one.earlier:
+        if stream.earlier:
             console.print(
-                f"{one.label}: {count_of(one.earlier, 'row')} more from an earlier topic of this name", highlight=False
+                f"{stream.label}: {count_of(stream.earlier, 'row')} more from an earlier topic of this name", highlight=False
             )
-        for example in one.examples:
+        for example in stream.examples:
             console.print(example, highlight=False, markup=False, soft_wrap=True)
     if compared:
         _show_compared(console, compared)
@@ -232,21 +241,22 @@ def _show_compared(console: Console, compared: Sequence[Compared]) -> None:
         table.add_column(column)
     for column in ("rows", "different", "moving"):
         table.add_column(column, justify="right")
-    for one in compared:
-        table.add_row(one.source, one.table, f"{one.rows:,}", f"{one.different:,}", f"{one.moving:,}")
-    console.print(table)
-    for one in compared:
-        moving = (
-            f"{one.source}: {count_of(one.moving, 'row')} changed whenever they were looked at. Stop what changes them first"
+    for comparison in compared:
+        table.add_row(
+            comparison.source, comparison.table, f"{comparison.rows:,}", f"{comparison.different:,}", f"{comparison.moving:,}"
         )
-        columns = ", ".join(f"{name} in {count_of(count, 'row')}" for name, count in one.columns)
+    console.print(table)
+    for comparison in compared:
+        rows = count_of(comparison.moving, "row")
+        moving = f"{comparison.source}: {rows} changed during every comparison. Stop the writers first"
+        columns = ", ".join(f"{name} in {count_of(count, 'row')}" for name, count in comparison.columns)
         lines = (
-            *(f"{one.source}: {problem}" for problem in one.problems),
-            *(f"{one.source}: {example}" for example in one.examples),
-            *([f"{one.source}: different are {columns}"] if columns else []),
-            *([moving] if one.moving else []),
-            *one.notes,
-            *([one.next_step] if one.next_step else []),
+            *(f"{comparison.source}: {problem}" for problem in comparison.problems),
+            *(f"{comparison.source}: {example}" for example in comparison.examples),
+            *([f"{comparison.source}: differing columns: {columns}"] if columns else []),
+            *([moving] if comparison.moving else []),
+            *comparison.notes,
+            *([comparison.next_step] if comparison.next_step else []),
         )
         for line in lines:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -268,7 +278,7 @@ def show_commits(console: Console, files: Sequence[LoggedFile], *, as_json: bool
         )
         return
     if not files:
-        console.print("the commit log names no such files; without --checkpoint it lists all", highlight=False)
+        console.print("not found in the commit log; omit --checkpoint to list all files", highlight=False)
         return
     table = Table()
     for column in ("checkpoint", "subtask", "state", "table", "rows", "offsets", "file"):
@@ -300,7 +310,7 @@ def show_findings(console: Console, findings: Sequence[Finding], origins: Sequen
         )
         return
     table = Table()
-    for column in ("part", "state", "what was found"):
+    for column in ("part", "state", "finding"):
         table.add_column(column, overflow="fold")
     for finding in findings:
         table.add_row(finding.subject, finding.state, data_text(finding.says))

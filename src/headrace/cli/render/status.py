@@ -1,4 +1,4 @@
-"""How far everything is, on a terminal and as JSON: the figures of the control room."""
+"""Render status for a terminal and as JSON, with the figures of the control room."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ def show_status(
     as_json: bool,
     verbose: bool = False,
 ) -> None:
-    """Print the figures; `broken` are the pipelines that can't be loaded, each with what is wrong.
+    """Print the figures. `broken` are the pipelines that can't be loaded, each with its error.
 
-    With `verbose`, a further table says where the time of each table's last build went.
+    With `verbose`, another table shows the phases of each table's last build.
     """
-    streams = [stream for each in pipelines for stream in each.streams]
-    tables = [table for each in pipelines for table in each.tables]
+    streams = [stream for pipeline in pipelines for stream in pipeline.streams]
+    tables = [table for pipeline in pipelines for table in pipeline.tables]
     if as_json:
         print_json(
             {
                 "services": [dataclasses.asdict(service) for service in services],
                 "streams": [{**vars(stream), "extras": dict(stream.extras), "state": stream.state} for stream in streams],
                 "published": [
-                    {**dataclasses.asdict(table), "state": table.state} for each in pipelines for table in each.published
+                    {**dataclasses.asdict(table), "state": table.state}
+                    for pipeline in pipelines
+                    for table in pipeline.published
                 ],
-                "tables": [_table_json(each) for each in tables],
-                "connectors": [dataclasses.asdict(each) for each in captured],
+                "tables": [_table_json(table) for table in tables],
+                "connectors": [dataclasses.asdict(connector) for connector in captured],
                 "broken": [
                     {"name": name, "what": error.what, "where": error.where, "next_step": error.next_step}
                     for name, error in broken.items()
@@ -66,14 +68,14 @@ def show_status(
         _show_layer_tables(console, tables)
     if tables and verbose:
         _show_builds(console, tables)
-    published = [table for each in pipelines for table in each.published]
+    published = [table for pipeline in pipelines for table in pipeline.published]
     if published:
         _show_published(console, published)
     for stream in streams:
         _show_oddities(console, stream)
-    for each in tables:
-        notes = describe_largest(each.table, each.largest_entity, each.largest_expected)
-        for sentence in (*notes, *describe_weights(each.table, each.weights)):
+    for status in tables:
+        notes = describe_largest(status.table, status.largest_entity, status.largest_expected)
+        for sentence in (*notes, *describe_weights(status.table, status.weights)):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     for name, error in broken.items():
         console.print(f"\n{name} can't be loaded", style="bold", highlight=False, markup=False)
@@ -86,23 +88,23 @@ def _table_json(table: TableStatus) -> dict[str, object]:
 
 
 def show_captured(console: Console, captured: Sequence[Captured], *, as_json: bool, brief: bool) -> None:
-    """Print the connectors and how far their slots are behind; unless it is to be brief, also why one failed."""
+    """Print the connectors and the lag of their slots; unless `brief`, also the errors of failed ones."""
     if as_json:
-        print_json([dataclasses.asdict(each) for each in captured])
+        print_json([dataclasses.asdict(connector) for connector in captured])
         return
     table = _table("connector", "pipeline", "state", "tasks", "slot", "slot's lag", numbers=("slot's lag",))
-    for each in captured:
-        tasks = ", ".join(task.state for task in each.status.tasks)
-        name = "none" if each.slot is None else f"{each.slot.name}{'' if each.slot.active else ', not read'}"
-        table.add_row(each.status.name, each.pipeline, each.status.state, tasks, name, _lag(each))
+    for connector in captured:
+        tasks = ", ".join(task.state for task in connector.status.tasks)
+        name = "none" if connector.slot is None else f"{connector.slot.name}{'' if connector.slot.active else ', not read'}"
+        table.add_row(connector.status.name, connector.pipeline, connector.status.state, tasks, name, _lag(connector))
     console.print(table)
-    for each in captured:
-        for problem in () if brief else each.status.problems:
-            console.print(f"{each.status.name} failed: {problem}", highlight=False, markup=False, soft_wrap=True)
-        if each.slot is not None and each.slot.wal_status == "lost":
+    for connector in captured:
+        for problem in () if brief else connector.status.problems:
+            console.print(f"{connector.status.name} failed: {problem}", highlight=False, markup=False, soft_wrap=True)
+        if connector.slot is not None and connector.slot.wal_status == "lost":
             console.print(
-                f"{each.slot.name}: Postgres no longer has all that this slot has to read."
-                f" Run: headrace connectors reset {each.pipeline}",
+                f"{connector.slot.name}: Postgres has removed WAL that this slot still needs."
+                f" Run: headrace connectors reset {connector.pipeline}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,
@@ -143,28 +145,28 @@ def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
 
 
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
-    watched = any(each.late_rows is not None for each in tables)
-    carried = any(each.unknown_rows is not None for each in tables)
+    watched = any(table.late_rows is not None for table in tables)
+    carried = any(table.unknown_rows is not None for table in tables)
     more = (*(("watermark", "late rows") if watched else ()), *(("unknown values in",) if carried else ()))
     numbers = (*_TABLE, "late rows", "unknown values in")
     table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=numbers)
-    for each in tables:
-        late = "" if each.late_rows is None else f"{each.late_rows:,}"
-        shown = (_moment(each.watermark) if each.watermark else "", late) if watched else ()
-        unknown = "" if each.unknown_rows is None else f"{each.unknown_rows:,}"
-        failing = f"{len(each.failing)} of {each.expectations} expectations" if each.failing else ""
+    for status in tables:
+        late = "" if status.late_rows is None else f"{status.late_rows:,}"
+        shown = (_moment(status.watermark) if status.watermark else "", late) if watched else ()
+        unknown = "" if status.unknown_rows is None else f"{status.unknown_rows:,}"
+        failing = f"{len(status.failing)} of {status.expectations} expectations" if status.failing else ""
         table.add_row(
-            each.table,
-            each.kind,
-            f"{each.rows:,}",
-            f"{each.rate:,.1f}",
-            short_seconds(each.behind_seconds),
-            short_seconds(each.freshness_seconds),
-            _batch(each.batch_seconds),
-            f"{each.quarantined:,}",
-            f"{each.warnings:,}",
-            str(each.build_id),
-            _moment(each.last_build),
+            status.table,
+            status.kind,
+            f"{status.rows:,}",
+            f"{status.rate:,.1f}",
+            short_seconds(status.behind_seconds),
+            short_seconds(status.freshness_seconds),
+            _batch(status.batch_seconds),
+            f"{status.quarantined:,}",
+            f"{status.warnings:,}",
+            str(status.build_id),
+            _moment(status.last_build),
             failing,
             *shown,
             *((unknown,) if carried else ()),
@@ -174,12 +176,14 @@ def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
 
 def _show_builds(console: Console, tables: Sequence[TableStatus]) -> None:
     table = _table("last build of", *_BUILD, numbers=_BUILD)
-    for each in tables:
-        phases = each.phases
+    for status in tables:
+        phases = status.phases
         seconds = (phases.fetch, phases.query, phases.write, phases.commit) if phases else (None,) * 4
-        rows = ("" if count is None else f"{count:,}" for count in (each.rows_in, each.rows_out))
-        sizes = ("" if size is None else f"{size / 1_000_000:,.1f} MB" for size in (each.index_bytes, each.cached_row_bytes))
-        table.add_row(each.table, *map(_milliseconds, seconds), *rows, *sizes)
+        rows = ("" if count is None else f"{count:,}" for count in (status.rows_in, status.rows_out))
+        sizes = (
+            "" if size is None else f"{size / 1_000_000:,.1f} MB" for size in (status.index_bytes, status.cached_row_bytes)
+        )
+        table.add_row(status.table, *map(_milliseconds, seconds), *rows, *sizes)
     console.print(table)
 
 
@@ -188,12 +192,12 @@ def _show_published(console: Console, published: Sequence[PublishedStatus]) -> N
         *("in Postgres", "from", "rows", "behind", "freshness", "build", "last published"),
         numbers=("rows", "behind", "freshness", "build"),
     )
-    for each in published:
-        rows = "" if each.rows is None else f"{each.rows:,}"
-        age = short_seconds(each.freshness_seconds)
-        when = _moment(each.last_published) if each.last_published else "not known"
-        behind = short_seconds(each.behind_seconds)
-        table.add_row(each.table, each.source, rows, behind, age, str(each.build_id), when)
+    for status in published:
+        rows = "" if status.rows is None else f"{status.rows:,}"
+        age = short_seconds(status.freshness_seconds)
+        when = _moment(status.last_published) if status.last_published else "not known"
+        behind = short_seconds(status.behind_seconds)
+        table.add_row(status.table, status.source, rows, behind, age, str(status.build_id), when)
     console.print(table)
 
 
@@ -207,7 +211,7 @@ def _show_oddities(console: Console, stream: StreamStatus) -> None:
         )
     for partition, start, end in stream.gaps:
         console.print(
-            f"{stream.label}: offsets {start} to {end - 1} of partition {partition} were gone and were accepted as a gap",
+            f"{stream.label}: offsets {start} to {end - 1} of partition {partition} were missing and accepted as a gap",
             highlight=False,
         )
 

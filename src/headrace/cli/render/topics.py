@@ -1,4 +1,4 @@
-"""Topics and their messages on a terminal, and as JSON where a script reads them."""
+"""Render topics and their messages for a terminal, and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _LONGEST_LINE = 200
 
 def show_topics(console: Console, topics: Sequence[TopicStatus], *, as_json: bool) -> None:
     if as_json:
-        print_json([_topic(each) for each in topics])
+        print_json([_topic(topic) for topic in topics])
         return
     if not topics:
-        console.print("There is no topic yet. A pipeline has its own after headrace up or its first run.", highlight=False)
+        console.print("No topics yet. headrace up, or the first run of a pipeline, creates them.", highlight=False)
         return
     table = Table("topic")
     for column in ("partitions", "messages", "to land"):
         table.add_column(column, justify="right")
     for column in ("stream", "lands in", "format"):
         table.add_column(column, overflow="fold")
-    for each in topics:
+    for status in topics:
         table.add_row(
-            each.name,
-            str(len(each.partitions)),
-            f"{each.messages:,}",
-            "\n".join(f"{reader.lag:,}" for reader in each.readers),
-            "\n".join(reader.label for reader in each.readers),
-            "\n".join(reader.table for reader in each.readers),
-            "\n".join(reader.format for reader in each.readers),
+            status.name,
+            str(len(status.partitions)),
+            f"{status.messages:,}",
+            "\n".join(f"{reader.lag:,}" for reader in status.readers),
+            "\n".join(reader.label for reader in status.readers),
+            "\n".join(reader.table for reader in status.readers),
+            "\n".join(reader.format for reader in status.readers),
         )
     console.print(table)
 
@@ -56,9 +56,9 @@ def show_topic(
         _write_exactly(
             {
                 **_topic(topic),
-                "schemas": [{"origin": each.origin, "schema": each.text} for each in schemas.schemas],
+                "schemas": [{"origin": schema.origin, "schema": schema.text} for schema in schemas.schemas],
                 "schemas_problem": schemas.problem,
-                "messages": [_message(each) for each in messages],
+                "messages": [_message(message) for message in messages],
             }
         )
         return
@@ -71,17 +71,17 @@ def show_topic(
     for message in messages:
         _show_message(console, message)
     if not messages:
-        _print(console, "\nno messages are shown")
+        _print(console, "\nno messages")
 
 
 def _show_partitions(console: Console, topic: TopicStatus) -> None:
     table = Table()
-    lags = [f"{each.label} has to land" for each in topic.readers]
+    lags = [f"{reader.label} has to land" for reader in topic.readers]
     for column in ("partition", "oldest offset", "next offset", "messages", *lags):
         table.add_column(column, justify="right")
-    for each in topic.partitions:
-        waiting = (f"{each.lags[reader.label]:,}" for reader in topic.readers)
-        table.add_row(str(each.partition), f"{each.low:,}", f"{each.high:,}", f"{each.high - each.low:,}", *waiting)
+    for bounds in topic.partitions:
+        waiting = (f"{bounds.lags[reader.label]:,}" for reader in topic.readers)
+        table.add_row(str(bounds.partition), f"{bounds.low:,}", f"{bounds.high:,}", f"{bounds.high - bounds.low:,}", *waiting)
     console.print(table)
     for reader in topic.readers:
         _print(console, f"{reader.label} lands it in {reader.table}, as {reader.format}")
@@ -99,8 +99,8 @@ def _show_message(console: Console, message: ShownMessage) -> None:
     if value.form in ("null", "empty"):
         _print(console, "value   null: a tombstone" if value.form == "null" else "value   empty")
         return
-    said = (value.form, value.schema, count_of(value.size, "byte"))
-    _print(console, f"value   {' · '.join(each for each in said if each)}")
+    facts = (value.form, value.schema, count_of(value.size, "byte"))
+    _print(console, f"value   {' · '.join(fact for fact in facts if fact)}")
     if value.about:
         _print(console, f"change  {value.about}")
     if value.reason:
@@ -134,10 +134,10 @@ def _topic(status: TopicStatus) -> dict[str, object]:
         "name": status.name,
         "messages": status.messages,
         "lag": status.lag,
-        "readers": [vars(each) for each in status.readers],
+        "readers": [vars(reader) for reader in status.readers],
         "partitions": [
-            {"partition": each.partition, "low": each.low, "high": each.high, "lags": dict(each.lags)}
-            for each in status.partitions
+            {"partition": partition.partition, "low": partition.low, "high": partition.high, "lags": dict(partition.lags)}
+            for partition in status.partitions
         ],
     }
 
@@ -154,22 +154,22 @@ def _message(message: ShownMessage) -> dict[str, object]:
 
 
 def _part(shown: Shown) -> dict[str, object]:
-    """Return a key or value for a script: whole, JSON as JSON, and what was not decoded in base 64."""
+    """Return a key or value for a script, untruncated: JSON as JSON, undecoded bytes in base64."""
     import msgspec
 
-    said = {"schema": shown.schema, "about": shown.about, "reason": shown.reason}
-    found: dict[str, object] = {"form": shown.form, "size": shown.size, **{name: each for name, each in said.items() if each}}
+    notes = {"schema": shown.schema, "about": shown.about, "reason": shown.reason}
+    part: dict[str, object] = {"form": shown.form, "size": shown.size, **{name: note for name, note in notes.items() if note}}
     if shown.form in ("json", "avro"):
-        found["content"] = msgspec.Raw(shown.text.encode())
+        part["content"] = msgspec.Raw(shown.text.encode())
     elif shown.form == "bytes":
-        found["bytes"] = base64.b64encode(shown.raw).decode()
+        part["bytes"] = base64.b64encode(shown.raw).decode()
     elif shown.form != "null":
-        found["content"] = shown.text
-    return found
+        part["content"] = shown.text
+    return part
 
 
 def _write_exactly(value: Mapping[str, object]) -> None:
-    """Print JSON in which the numbers of messages are as they came."""
+    """Print JSON that keeps every number of a message exactly as it came."""
     import msgspec
 
     sys.stdout.write(printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n")
