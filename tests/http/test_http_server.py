@@ -159,7 +159,7 @@ def test_log_lines_are_throttled_and_counted() -> None:
 
     assert [write() is not None for _ in range(100)] == [True, True] + [False] * 98
     now = 61.0
-    assert write() == "Invalid HTTP request received. (98 more like it were left out)"
+    assert write() == "Invalid HTTP request received. (98 similar lines were dropped)"
     assert write() == "Invalid HTTP request received."
 
 

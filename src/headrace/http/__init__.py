@@ -1,1 +1,1 @@
-"""What HTTP servers and clients of Headrace share."""
+"""The HTTP client, and the server, gate and limits that Headrace's HTTP servers share."""

@@ -1,4 +1,4 @@
-"""Refuses request bodies that are longer than an application needs, before they are in memory."""
+"""Reject request bodies that are longer than an application allows, before they are in memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class _TooLongError(Exception):
-    """The body has more bytes than it may have."""
+    """The body is longer than its limit."""
 
 
 class BodyLimit:
-    """ASGI middleware: a body with more than `limit` bytes is answered by `refuse`, at once where its length is announced.
+    """ASGI middleware that answers a body of more than `limit` bytes with `refuse`, at once if Content-Length exceeds it.
 
-    The rest of a refused body is not read; the server discards it for as long as it waits for a next request. Paths in
-    `except_` have limits of their own.
+    It does not read the rest of a rejected body; the server discards that while it waits for the next request. Paths in
+    `except_` have their own limits.
     """
 
     def __init__(self, app: App, *, limit: int, refuse: App, except_: Collection[str] = ()) -> None:
@@ -49,7 +49,7 @@ class BodyLimit:
 
         async def send_unless_too_long(message: Message) -> None:
             nonlocal is_answered
-            if length <= self._limit or is_answered:  # a framework may answer the error in its own words
+            if length <= self._limit or is_answered:  # a framework may have answered the error already
                 is_answered = True
                 await send(message)
 

@@ -1,4 +1,4 @@
-"""Asks the servers that answer over HTTP in JSON: Connect, the registry and Trino."""
+"""An HTTP client for servers that answer in JSON: Connect, the registry and Trino."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Answer:
-    """The status of an answer and its JSON, or its text where it is none."""
+    """The status of a response, and its JSON, or its text if it is not JSON."""
 
     status: int
     body: Any
@@ -29,9 +29,9 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What the server says in words."""
-        said = self.body.get("message") if isinstance(self.body, dict) else self.body
-        return str(said or f"status {self.status}")
+        """The server's message, else its status."""
+        text = self.body.get("message") if isinstance(self.body, dict) else self.body
+        return str(text or f"status {self.status}")
 
 
 def ask(
@@ -42,18 +42,18 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Answer:
-    """Return a server's answer, whatever its status; a server that gives none is an UnavailableError.
+    """Return a server's response, whatever its status.
 
-    A body is sent as JSON, and one that is bytes as it is.
-    A user and a password in the address are shown to it as HTTP's basic authentication has it.
+    Sends a body of bytes unchanged, any other body as JSON, and a user and password in the URL as HTTP basic authentication.
+    Raises an UnavailableError if the server does not respond.
     """
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     parts = urllib.parse.urlsplit(url)
     credentials, _, host = parts.netloc.rpartition("@")
     sent = {"Content-Type": "application/json", **(headers or {})}
     if credentials:
-        said = urllib.parse.unquote(credentials).encode()
-        sent["Authorization"] = f"Basic {base64.b64encode(said).decode()}"
+        login = urllib.parse.unquote(credentials).encode()
+        sent["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), data=data, method=method, headers=sent)
     try:
         with _open(request, timeout=timeout) as response:
@@ -63,12 +63,12 @@ def ask(
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise UnavailableError(
-            f"{without_secrets(url)} does not answer: {reason}", next_step="See that it runs: headrace status"
+            f"{without_secrets(url)} does not answer: {reason}", next_step="Check that it runs: headrace status"
         ) from error
 
 
 def is_fine(url: str, *, timeout: float) -> bool:
-    """Return whether a server answers that all is well."""
+    """Return whether a server answers with a status of success."""
     try:
         return ask(url, timeout=timeout).is_fine
     except UnavailableError:
@@ -76,20 +76,20 @@ def is_fine(url: str, *, timeout: float) -> bool:
 
 
 def split_login(url: str) -> tuple[str, str, str]:
-    """Return an address without its login, the user and the password; the latter two are empty where it has none."""
+    """Return a URL without its login, the user and the password; both are empty if the URL has none."""
     parts = urllib.parse.urlsplit(url)
-    user, password = (urllib.parse.unquote(each or "") for each in (parts.username, parts.password))
+    user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), user, password
 
 
 def without_secrets(url: str) -> str:
-    """Return an address without user and password, for people."""
+    """Return a URL without user and password, for messages."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _open(request: urllib.request.Request, *, timeout: float) -> Any:
-    """Open an address of ours without the proxy that the environment may name."""
+    """Open a URL; bypass the environment's proxy for addresses of this machine."""
     host = urllib.parse.urlsplit(request.full_url).hostname
     handlers = [urllib.request.ProxyHandler({})] if host in ("127.0.0.1", "localhost") else []
     return urllib.request.build_opener(*handlers).open(request, timeout=timeout)

@@ -32,16 +32,16 @@ Check = Callable[[str, Mapping[str, str]], "Refusal | None"]
 
 
 class BadHeadError(ValueError):
-    """The head of a request that the gate and the server might read differently."""
+    """The gate and the server might parse the head of this request differently."""
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on a port of this machine. Raises an OSError if the port is taken."""
+    """Return a socket that listens on a loopback port. Raises an OSError if the port is taken."""
     return socket.create_server((HOST, port), backlog=MAX_CONNECTIONS)
 
 
 def start(listener: socket.socket, *, private_port: int, check: Check, credentials: str | None) -> None:
-    """Serve in a thread of its own. `credentials` (`user:password`) are added to requests that bring none."""
+    """Serve in a separate thread. Adds `credentials` (`user:password`) to requests without any."""
     login = f"Basic {base64.b64encode(credentials.encode()).decode()}" if credentials else None
     gate = _Gate(private_port, check, login)
     threading.Thread(target=lambda: asyncio.run(gate.serve(listener)), name="gate", daemon=True).start()
@@ -68,7 +68,7 @@ class _Gate:
                 await self._pass_on(client, answer)
             await answer.drain()
         except (OSError, asyncio.IncompleteReadError):
-            pass  # one of the two sides ended
+            pass  # one of the two sides closed the connection
         finally:
             self._open -= 1
             answer.close()
@@ -83,19 +83,19 @@ class _Gate:
             return _refuse(answer, 431, f"the request's headers are longer than {_HEAD_BYTES} bytes", "Send fewer.")
         except BadHeadError as error:
             return _refuse(answer, 400, str(error), "Fix the request.")
-        found = {name.lower(): value for name, value in headers}
-        refusal = self._check(request.split(" ", 1)[0], found)
+        by_name = {name.lower(): value for name, value in headers}
+        refusal = self._check(request.split(" ", 1)[0], by_name)
         if refusal is not None:
             return _refuse(answer, refusal.status, refusal.what, refusal.next_step)
         try:
             server, to_server = await asyncio.open_connection(HOST, self._private_port)
         except OSError:
             return _refuse(answer, 503, "the server behind this port does not answer", "Run: headrace status")
-        kept = [(name, value) for name, value in headers if name.lower() not in _PER_CONNECTION]
-        kept.append(("Connection", "close"))
-        if self._login is not None and "authorization" not in found:
-            kept.append(("Authorization", self._login))
-        lines = (request, *(f"{name}: {value}" for name, value in kept), "", "")
+        forwarded = [(name, value) for name, value in headers if name.lower() not in _PER_CONNECTION]
+        forwarded.append(("Connection", "close"))
+        if self._login is not None and "authorization" not in by_name:
+            forwarded.append(("Authorization", self._login))
+        lines = (request, *(f"{name}: {value}" for name, value in forwarded), "", "")
         to_server.write("\r\n".join(lines).encode("latin-1"))
         sending = asyncio.ensure_future(_copy(client, to_server))
         try:
@@ -107,12 +107,12 @@ class _Gate:
 
 
 def split_head(head: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """Return the request line and the headers. Raises BadHeadError for what servers are known to read in more than one way."""
+    """Return the request line and the headers. Raises a BadHeadError for a head that servers may parse in different ways."""
     request, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     if request.count(" ") != 2 or not request.rpartition(" ")[2].startswith("HTTP/1."):
         raise BadHeadError("the request line is not of HTTP/1.1")
     if not request.split(" ")[1].startswith(("/", "*")):
-        raise BadHeadError("the request names a host before its path")  # which a server takes instead of the Host header
+        raise BadHeadError("the request names a host before its path")  # servers use it instead of the Host header
     if any(sign in line for line in (request, *lines) for sign in "\r\n\0"):
         raise BadHeadError("a header holds a line break or a null")
     headers = []

@@ -1,4 +1,4 @@
-"""Log lines that clients can cause are written a few times a minute, and then counted: a flood can't fill the disk."""
+"""Limit log lines that clients can cause to a few per minute, so that a flood of requests can't fill the disk."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _MOST_KEYS = 200
 
 
 class LogThrottle(logging.Filter):
-    """Lets the first lines of a kind through in each minute; the first of the next minute says how many were left out."""
+    """A filter that passes the first lines of a kind per minute, and counts the dropped ones in the next minute's first line."""
 
     def __init__(self, *, lines: int = LINES, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._lines = lines
         self._seconds = seconds
         self._clock = clock
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._counts: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         key = f"{record.levelno} {str(record.msg)[:_KEY_LENGTH]}"
         now = self._clock()
-        since, count = self._seen.get(key, (now, 0))
+        since, count = self._counts.get(key, (now, 0))
         if now - since > self._seconds:
-            left_out = max(count - self._lines, 0)
+            dropped = max(count - self._lines, 0)
             since, count = now, 0
-            if left_out:
-                record.msg = f"{record.msg} ({left_out:,} more like it were left out)"
-        if len(self._seen) >= _MOST_KEYS and key not in self._seen:
-            self._seen.clear()
-        self._seen[key] = (since, count + 1)
+            if dropped:
+                record.msg = f"{record.msg} ({dropped:,} similar lines were dropped)"
+        if len(self._counts) >= _MOST_KEYS and key not in self._counts:
+            self._counts.clear()
+        self._counts[key] = (since, count + 1)
         return count < self._lines
 
 
 def throttle(logger: logging.Logger) -> None:
-    """Throttle a logger, once."""
-    if not any(isinstance(each, LogThrottle) for each in logger.filters):
+    """Add a LogThrottle to a logger. Idempotent."""
+    if not any(isinstance(attached, LogThrottle) for attached in logger.filters):
         logger.addFilter(LogThrottle())

@@ -1,8 +1,8 @@
 """The HTTP server that `serve`, `receive` and the seeder share: uvicorn, with limits on connections, time and log lines.
 
-uvicorn waits for ever for the rest of a request, and for a client that doesn't read its answer. Here every phase of a
-connection has a deadline. When there are as many connections as there may be, the one that has kept the server waiting for
-longest makes room, so that clients who send whole requests are answered however many others only hold a connection.
+uvicorn waits without limit for the rest of a request, and for a client that does not read its response. Here every phase of a
+connection has a deadline. At the limit of connections, the server closes the connection that has kept it waiting for longest,
+so idle connections can't block clients that send whole requests.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from headrace.http.log_throttle import throttle
 BACKLOG = 1_024
 """How many connections may wait to be accepted."""
 _ACCEPTED_AT_ONCE = 16
-"""asyncio accepts at most so many before it looks at anything else, and where no descriptor is left it logs as many errors. It
-takes the same number for the backlog, which is set again afterwards."""
+"""asyncio accepts up to this many connections before it handles other events, and logs as many errors when no file descriptor
+is left. It uses the same number for the backlog, which `_Server` sets again afterwards."""
 _M_MMAP_THRESHOLD = -3  # of malloc.h
 _LARGE_BLOCK_BYTES = 128 * 1024
 _FILES = 4_096
@@ -41,17 +41,17 @@ _STARTUP_FAILURE = 3
 _HEADER_BYTES = 32 * 1024
 _READ_BYTES = 32 * 1024
 _UNREAD_BYTES = 16 * 1024
-"""What one connection may hold of a body that its application has not taken: with 512 of them, 24 MB, and not 160."""
+"""The unread part of a body that one connection may buffer: 24 MB for 512 connections instead of 160 MB."""
 
 Phase = Literal["header", "body"]
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """How many connections there may be, and how long a client may take for the parts of one request.
+    """The limit of connections, and the time that a client has for each part of a request.
 
-    `body_seconds` is longer than what an application itself allows for a body, which explains better. `patience_seconds` is for
-    how long a client that sends a body is spared when others need its place.
+    `body_seconds` is longer than the applications' own limits, whose errors explain more. A client that has been sending a body
+    for longer than `patience_seconds` may be disconnected to make room for others.
     """
 
     connections: int = 512
@@ -65,7 +65,7 @@ STANDARD = ServerLimits()
 
 
 def make_server(app: Any, *, host: str = "127.0.0.1", port: int = 0, limits: ServerLimits = STANDARD) -> uvicorn.Server:
-    """Return a server for an ASGI application, which `run` starts. Its number of connections fits the open-file limit."""
+    """Return a server for an ASGI application; `run_server` starts it. The open-file limit bounds its connections."""
     _return_large_blocks()
     limits = replace(limits, connections=_affordable_connections(limits.connections))
     for name in _LOGGERS:
@@ -86,7 +86,7 @@ def make_server(app: Any, *, host: str = "127.0.0.1", port: int = 0, limits: Ser
 
 
 def run_server(server: uvicorn.Server, *, sockets: list[socket.socket] | None = None) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; exit where the address can't be had."""
+    """Answer requests until Ctrl-C or SIGTERM. Exits with status 3 if the address is not available."""
     server.run(sockets=sockets)
     if not server.started:
         sys.exit(_STARTUP_FAILURE)
@@ -102,16 +102,17 @@ class _Server(uvicorn.Server):
                     same.listen(BACKLOG)
 
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Make room where no file descriptor is left for a new connection; log it, and everything else."""
+        """Log the exception; if no file descriptor is left for a new connection, close waiting connections first."""
         if str(context.get("message", "")).startswith(_NO_DESCRIPTORS):
-            waiting = [each for each in self.server_state.connections if isinstance(each, BoundedProtocol)]
-            for protocol in sorted((each for each in waiting if each.is_waiting), key=_since)[:_EVICTED_AT_ONCE]:
+            bounded = [protocol for protocol in self.server_state.connections if isinstance(protocol, BoundedProtocol)]
+            waiting = sorted((protocol for protocol in bounded if protocol.is_waiting), key=_since)
+            for protocol in waiting[:_EVICTED_AT_ONCE]:
                 protocol.expire()
         loop.default_exception_handler(context)
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection. A clock runs while the server waits for the head or the body of a request."""
+    """One connection, with a deadline while the server waits for the head or the body of a request."""
 
     limits = STANDARD
 
@@ -130,12 +131,12 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether a body has been coming for longer than a client is spared."""
+        """Whether the client has been sending a body for longer than `patience_seconds`."""
         return self._phase == "body" and time.monotonic() - self.since > self.limits.patience_seconds
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if hasattr(transport, "max_size"):  # how much asyncio reads at a time, 256 KB for each connection otherwise
+        if hasattr(transport, "max_size"):  # the read size of asyncio, by default 256 KB per connection
             transport.max_size = _READ_BYTES
         self._enter("header")
         if len(self.connections) > self.limits.connections and not self._make_room():
@@ -146,22 +147,22 @@ class BoundedProtocol(H11Protocol):
             return
         super().data_received(data)
         if not self.is_waiting and len(self.cycle.body) > _UNREAD_BYTES:
-            self.flow.pause_reading()  # until the application takes what is here
+            self.flow.pause_reading()  # until the application has read the buffered part
         self._follow()
 
     def on_response_complete(self) -> None:
-        self._enter(None)  # uvicorn's own clock runs between two requests
+        self._enter(None)  # uvicorn's own keep-alive timeout covers the time between requests
         super().on_response_complete()
         self._follow(idle=True)
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """Leave the connection to the protocol of web sockets, which has clocks of its own."""
+        """Leave the connection to the WebSocket protocol, which has its own timeouts."""
         super().handle_websocket_upgrade(event)
         self._enter(None)
         self._is_upgraded = True
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP. The application may be reading the body: it must not answer, too."""
+        """Reject a request that is not valid HTTP, and keep an application that is reading the body from answering too."""
         error = sys.exc_info()[1]
         self._refuse(HTTPStatus(getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST)), msg)
 
@@ -179,14 +180,14 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def expire(self) -> None:
-        """End the connection; a client that was sending a request hears why."""
+        """Close the connection, with a 408 response if the client was sending a request."""
         if self._phase is None:
             self.transport.close()
         else:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not come in time. Send it again, faster.")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time. Send it again, faster.")
 
     def _follow(self, *, idle: bool = False) -> None:
-        """Set the clock to what the server now waits for."""
+        """Start the deadline of the phase that the connection is in now."""
         if self.transport.is_closing() or self._is_upgraded:
             self._enter(None)
         elif self.is_waiting:
@@ -196,7 +197,7 @@ class BoundedProtocol(H11Protocol):
 
     def _enter(self, phase: Phase | None) -> None:
         if phase == self._phase:
-            return  # more of the same doesn't set the clock back: a byte now and then keeps no connection open
+            return  # more bytes of the same phase don't reset the deadline, so a slow trickle can't hold a connection
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -207,9 +208,9 @@ class BoundedProtocol(H11Protocol):
             self._clock = self.loop.call_later(seconds, self.expire)
 
     def _make_room(self) -> bool:
-        """End the connection that has kept the server waiting for longest; return whether there was one."""
-        others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
-        waiting = [each for each in others if each.is_waiting] or [each for each in others if each.is_slow]
+        """Close the connection that has kept the server waiting for longest; return whether there was one."""
+        others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
+        waiting = [other for other in others if other.is_waiting] or [other for other in others if other.is_slow]
         if not waiting:
             return False
         oldest = min(waiting, key=_since)
@@ -218,7 +219,7 @@ class BoundedProtocol(H11Protocol):
         return True
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer without the application and close the connection."""
+        """Respond without the application and close the connection."""
         self._enter(None)
         started = self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started
         if self.cycle is not None and not self.cycle.response_complete:
@@ -243,7 +244,7 @@ def _protocol_with(limits: ServerLimits) -> type[asyncio.Protocol]:
 
 
 def _affordable_connections(wanted: int) -> int:
-    """Return how many connections the open-file limit allows, raised as far as it may be; half of it is for other files."""
+    """Raise the open-file limit and return the number of connections that it allows; half of it is for other files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -256,11 +257,11 @@ def _affordable_connections(wanted: int) -> int:
 
 
 def _return_large_blocks() -> None:
-    """Have glibc give blocks of 128 KB and more back to the system when they are freed.
+    """Make glibc return freed blocks of 128 KB and more to the system.
 
-    By default it raises that size with the first large block that is freed, and keeps the memory of later bodies in its heap.
+    By default it raises that threshold when the first large block is freed, and then keeps the memory of later bodies.
     """
-    with suppress(OSError, AttributeError):  # another C library has no mallopt
+    with suppress(OSError, AttributeError):  # other C libraries have no mallopt
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
