@@ -128,7 +128,7 @@ def test_one_that_can_not_begin_is_told_and_its_log_says_why(settings: Settings,
     with pytest.raises(ServiceError) as caught:
         start_background(settings, pipeline, stream="fast", rate=Rate(), report=lambda line: None)
     assert caught.value.what == "mine.fast ended before it sent anything"
-    assert caught.value.next_step == "See why: headrace logs generate-mine.fast"
+    assert caught.value.next_step == "Read the log: headrace logs generate-mine.fast"
     assert any("not valid YAML" in line for line in read_log(settings, "generate-mine.fast", 10))
     assert running(settings) == {}
 

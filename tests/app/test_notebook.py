@@ -91,7 +91,7 @@ def test_a_lake_is_found_from_the_copy_and_from_a_clone(tmp_path: Path, monkeypa
     monkeypatch.chdir(copy.parent)
     assert open_lake(environ={}).settings.home == settings.home
     assert open_lake(environ={FOLDER: str(tmp_path)}).settings.folder == tmp_path
-    with pytest.raises(NothingThereError, match=r"no a\.b yet"):
+    with pytest.raises(NothingThereError, match=r"table not found in this lake: a\.b"):
         open_lake(needs=["a.b"], first="x", environ={})
 
 
@@ -102,8 +102,8 @@ def test_a_copy_is_the_users_own(tmp_path: Path) -> None:
     assert copy.read_text(encoding="utf-8") == NOTEBOOK.read_text(encoding="utf-8")
     copy.write_text("{}", encoding="utf-8")
     assert copy_notebook(settings, "storefront", report=told.append).read_text(encoding="utf-8") == "{}"
-    assert "is yours" in told[-1]
-    with pytest.raises(NotFoundError, match=r"no notebook \"\.\./x\""):
+    assert "remove it to get a new copy" in told[-1]
+    with pytest.raises(NotFoundError, match=r"notebook not found: \"\.\./x\""):
         copy_notebook(settings, "../x", report=told.append)
 
 

@@ -354,7 +354,7 @@ def test_clean(tmp_path: Path) -> None:
     (tmp_path / "photos" / "one.jpg").touch()
     code, said = headrace(tmp_path, "clean", "--yes", HEADRACE_HOME=str(tmp_path / "photos"))
     assert code == 2
-    assert "does not look like Headrace's state" in said
+    assert "does not contain Headrace's state" in said
     assert (tmp_path / "photos" / "one.jpg").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headrace.app.topics import look_once, read_all_bounds
+from headrace.app.topics import open_topics, read_all_bounds
 from headrace.errors import NotFoundError
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
@@ -50,7 +50,7 @@ def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
     }
     with play_registry(registry) as played:
         environ = {"KAFKA_BOOTSTRAP_SERVERS": broker, "HEADRACE_REGISTRY_URL": played.url}
-        desk = look_once(load_settings(flags={}, environ=environ, folder=tmp_path), [])
+        desk = open_topics(load_settings(flags={}, environ=environ, folder=tmp_path), [])
         assert [each.value.text for each in desk.messages(TOPIC, Wanted(2, partition=0))] == ["a1", "a2"]
         assert len(desk.messages(TOPIC, Wanted(4))) == 4
         assert [each.value.text for each in desk.messages(TOPIC, Wanted(1, partition=1, offset=0))] == ["b0"]
@@ -58,9 +58,9 @@ def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
         assert TOPIC in [each.name for each in desk.all()]
         assert not any(each.name.startswith("__") for each in desk.all())
         for wrong, said in (
-            (Wanted(partition=2), "no partition 2"),
-            (Wanted(partition=0, offset=3), "no offset 3"),
-            (Wanted(offset=0), "none is named"),
+            (Wanted(partition=2), "partition not found: 2"),
+            (Wanted(partition=0, offset=3), "offset not found: 3"),
+            (Wanted(offset=0), "requires a partition"),
         ):
             with pytest.raises(NotFoundError, match=said):
                 desk.messages(TOPIC, wrong)
@@ -79,7 +79,7 @@ def test_what_transactions_left_is_not_seen(tmp_path: Path, broker: str) -> None
     make_topic(broker, topic)
     produce_in_transactions(broker, topic)
     settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
-    desk = look_once(settings, [])
+    desk = open_topics(settings, [])
     assert desk.one(topic).messages == 12, "six messages and six markers"
     assert [each.value.text for each in desk.messages(topic, Wanted(2))] == ["2", "4"], "it looks further back than two offsets"
     assert [each.value.text for each in desk.messages(topic, Wanted(5))] == ["0", "2", "4"]
@@ -91,10 +91,10 @@ def test_lag_is_that_of_each_partition(tmp_path: Path, broker: str) -> None:
     topic = lake.pipeline.streams[0].topic
     if topic not in {name for name, _ in read_all_bounds(admin_client(KafkaServers(broker)))}:
         make_topic(broker, topic)
-    before = look_once(lake.settings, [lake.pipeline]).one(topic).messages
+    before = open_topics(lake.settings, [lake.pipeline]).one(topic).messages
     produce(broker, topic, [b'{"id":"a"}'] * 3)
     lake.land([f"row {number}" for number in range(before + 1)])
-    status = look_once(lake.settings, [lake.pipeline]).one(topic)
+    status = open_topics(lake.settings, [lake.pipeline]).one(topic)
     assert (status.lag, status.partitions[0].lags) == (2, {"shop.charges": 2})
     assert status.readers[0].table == "raw.charges"
 

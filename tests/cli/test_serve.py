@@ -18,7 +18,7 @@ from tests.support.application import Application, start_headrace
 
 
 def address_of(application: Application) -> str:
-    application.wait_to_say("Ctrl-C stops it")
+    application.wait_to_say("Ctrl-C to stop")
     found = re.search(r"http://127\.0\.0\.1:\d+", application.said())
     assert found
     return found[0]
@@ -55,7 +55,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         assert application.wait(seconds=60) == 2
     assert re.fullmatch(
         rf"--port: port {port} of 127\.0\.0\.1 is taken( by .* \(pid {os.getpid()}\))?\n"
-        r"Choose another, or have any that is free: headrace serve --port 0\n",
+        r"Choose another port, or any free one: headrace serve --port 0\n",
         application.said(),
     )
 
@@ -64,7 +64,9 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 def test_an_address_that_is_elsewhere(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         listen(host, 0)
-    assert str(caught.value) == (f'--host: "{host}" is not an address of this machine\nLeave --host out, or name one that is.')
+    assert str(caught.value) == (
+        f'--host: "{host}" is not an address of this machine\nOmit --host, or pass an address of this machine.'
+    )
 
 
 @pytest.mark.services

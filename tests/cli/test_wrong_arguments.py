@@ -15,8 +15,7 @@ from tests.cli.conftest import Here
         (["new", "mine", "--from", "linage"], '--from: not found: pipeline "linage"\nDid you mean "lineage"?\n'),
         (
             ["logs", "hbase"],
-            'there is no log of "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, headrace, landing, build, '
-            "publishing, maintenance.\n",
+            'log not found: "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, landing.\n',
         ),
         (
             ["build", "weather", "--table", "x"],

@@ -54,8 +54,8 @@ def test_every_client_comes_in(secured: SecuredBroker, tmp_path: Path, door: str
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"HEADRACE_KAFKA_PASSWORD": "another"}, "refuses who asks"),
-        ({"HEADRACE_KAFKA_CA_LOCATION": "client.crt"}, "refuses who asks"),
+        ({"HEADRACE_KAFKA_PASSWORD": "another"}, "authentication failed"),
+        ({"HEADRACE_KAFKA_CA_LOCATION": "client.crt"}, "authentication failed"),
     ],
     ids=["password", "authority"],
 )

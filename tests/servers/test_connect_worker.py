@@ -64,9 +64,9 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
             "its port is taken",
             "HEADRACE_CONNECT_PORT",
         ),
-        ("java.lang.OutOfMemoryError: Java heap space", "there is too little memory", "End other programs"),
-        ("ConnectException: Failed to connect to and describe Kafka cluster", "Kafka does not answer it", "headrace status"),
-        ("ERROR something else", "it ended while it started (ERROR something else)", "headrace logs connect"),
+        ("java.lang.OutOfMemoryError: Java heap space", "not enough memory", "End other programs"),
+        ("ConnectException: Failed to connect to and describe Kafka cluster", "it can't reach Kafka", "headrace status"),
+        ("ERROR something else", "it ended during its start (ERROR something else)", "headrace logs connect"),
     ],
 )
 def test_failures_are_explained(tmp_path: Path, log: str, what: str, step: str) -> None:

@@ -221,12 +221,12 @@ def test_no_network_at_the_first_download_says_what_to_do(
     with pytest.raises(ServiceError) as caught:
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")
     assert "could not be reached" in caught.value.what
-    assert caught.value.next_step.startswith("The first run needs the Internet")
+    assert caught.value.next_step.startswith("The first run requires Internet access")
 
 
 def test_jar_that_no_repository_has(tmp_path: Path, repository: Repository, group: Path, said: list[str]) -> None:
     del repository.files[path_of(*BETA[:3])]
-    with pytest.raises(ServiceError, match=r"beta 2\.1 could not be downloaded: no repository has it"):
+    with pytest.raises(ServiceError, match=r"beta 2\.1 could not be downloaded: not found in any repository"):
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")
 
 

@@ -153,7 +153,7 @@ def test_broker_that_dies_while_it_starts(settings_for: Callable[..., Settings],
     (data / "meta.properties").write_text("version=1\nnode.id=99\ncluster.id=other\n")
     with pytest.raises(ServiceError) as caught:
         start_kafka(settings, detached=False, report=said.append)
-    assert "its storage is damaged or of another version" in caught.value.what
+    assert "its storage is damaged or from another version" in caught.value.what
     assert "node id 99" in caught.value.what
     assert caught.value.where == str(settings.logs / "kafka.log")
     assert f"mv {settings.home / 'kafka'}" in caught.value.next_step

@@ -14,7 +14,7 @@ from headrace.errors import ServiceError, UnavailableError
 from headrace.servers import kafka as kafka_module
 from headrace.servers import ports, process
 from headrace.servers.kafka import kafka, running_kafka, start_kafka
-from headrace.servers.kafka_server import Server, explain_failure, find_telling_line, last_port, write_properties
+from headrace.servers.kafka_server import Server, explain_failure, find_error_line, last_port, write_properties
 from headrace.settings import Settings, load_settings
 
 LOG = """\
@@ -40,7 +40,7 @@ def test_almost_full_disk_is_said_before_anything_starts(
     settings = settings_for()
     with pytest.raises(ServiceError) as caught:
         start_kafka(settings, detached=False, report=said.append)
-    assert caught.value.what == "the disk is almost full: 100 MB are free, and Kafka needs 500 MB"
+    assert caught.value.what == "the disk is almost full: 100 MB are free, and Kafka requires 500 MB"
     assert caught.value.where == str(settings.home)
     assert "Free some space" in caught.value.next_step
     assert said == []
@@ -71,8 +71,8 @@ def test_missing_java_says_what_to_do(
         ("write failed: No space left on device", "the disk is full", "HEADRACE_HOME"),
         ("Socket server failed to bind: Address already in use.", "its port is taken", "HEADRACE_KAFKA_PORT"),
         ("No readable meta.properties files found.", "its storage is damaged", "kafka.broken"),
-        ("Invalid metadata.version 99", "its storage is damaged or of another version", "kafka.broken"),
-        ("Something new", "it ended while it started", "headrace logs kafka"),
+        ("Invalid metadata.version 99", "its storage is damaged or from another version", "kafka.broken"),
+        ("Something new", "it ended during its start", "headrace logs kafka"),
     ],
 )
 def test_broker_that_dies_says_why_where_and_what_to_do(line: str, what: str, step: str, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_broker_that_dies_says_why_where_and_what_to_do(line: str, what: str, st
 
 
 def test_telling_line_is_the_last_cause() -> None:
-    assert find_telling_line(LOG.format("outer") + "Caused by: java.io.IOException: inner\n\tat x\n").endswith("inner")
-    assert find_telling_line("just\nwords\n\n") == "words"
-    assert find_telling_line("") == "its log is empty"
+    assert find_error_line(LOG.format("outer") + "Caused by: java.io.IOException: inner\n\tat x\n").endswith("inner")
+    assert find_error_line("just\nwords\n\n") == "words"
+    assert find_error_line("") == "its log is empty"
 
 
 def test_port_of_the_last_run_is_remembered(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_server_lives_while_another_command_uses_it(home: Path, child_environ: d
 def test_up_keeps_a_server_that_a_command_started(home: Path, child_environ: dict[str, str]) -> None:
     parent, pid = start_parent(home, "owned", child_environ)
     state = wait_until(lambda: process.read_state(home, "sleeper"), what="its state")
-    process.keep(home, state)
+    process.detach(home, state)
     kill(parent)
     time.sleep(1.0)
     assert not is_gone(pid)

@@ -99,7 +99,7 @@ def test_a_database_of_your_own(database: str, tmp_path: Path) -> None:
 def test_a_database_that_is_away(database: str, tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     capture = Capture("mine", tmp_path, url="postgresql://me:hidden@127.0.0.1:1/mine")
-    with pytest.raises(UnavailableError, match=r"Postgres does not let us in on me@127\.0\.0\.1:1/mine") as refused:
+    with pytest.raises(UnavailableError, match=r"could not connect to Postgres on me@127\.0\.0\.1:1/mine") as refused:
         ready_database(settings, capture, report=print)
     assert "hidden" not in str(refused.value)
     own = replace(settings, postgres_url=database)

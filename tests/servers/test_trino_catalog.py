@@ -135,7 +135,7 @@ def test_what_trino_is_told(tmp_path: Path, environ: Named, properties: Named, v
 
 def test_a_catalog_that_trino_can_t_open_is_told(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={"HEADRACE_CATALOG_URI": "mysql://me:hidden@db/lake"}, folder=tmp_path)
-    with pytest.raises(SettingsError, match="Trino can't open the catalog mysql:…") as error:
+    with pytest.raises(SettingsError, match="Trino does not support catalogs in mysql:…") as error:
         trino_catalog(settings)
     assert "Postgres (postgresql://host/database)" in str(error.value)
     assert "hidden" not in str(error.value)

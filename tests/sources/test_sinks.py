@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from headrace.app.receiving import secrets_to_play_with
+from headrace.app.receiving import generate_missing_secrets
 from headrace.errors import SettingsError, UnavailableError
 from headrace.sources.sinks import HttpSink, to_receiver, to_webhook
 from headrace.spec.model.pipeline import Method, Receiver
@@ -104,7 +104,7 @@ def test_to_webhook_needs_a_secret() -> None:
     with pytest.raises(SettingsError, match="webhooks need a secret, and none is set") as caught:
         to_webhook(webhook, "http://127.0.0.1:1", environ={webhook.secret: " "})
     assert f"export {webhook.secret}=" in caught.value.next_step
-    made = secrets_to_play_with(pipeline, {webhook.secret: "mine"})
+    made = generate_missing_secrets(pipeline, {webhook.secret: "mine"})
     assert set(made) == {each.secret for each in pipeline.http.webhooks} - {webhook.secret}
     assert len({*made.values()}) == 2
     assert min(map(len, made.values())) == 64

@@ -80,9 +80,9 @@ def test_on_kubernetes_the_image_has_all_and_secrets_stay_in_the_cluster(tmp_pat
 
 def test_on_kubernetes_an_own_pipeline_needs_a_way_to_the_pods(tmp_path: Path) -> None:
     write_shop(tmp_path)
-    with pytest.raises(SettingsError, match="no image is named"):
+    with pytest.raises(SettingsError, match=r"container\.image is not set"):
         plan(tmp_path, "k8s://https://kube.example.com", conf="")
-    with pytest.raises(SettingsError, match="no way to the pipeline shop"):
+    with pytest.raises(SettingsError, match="pods can't read the pipeline shop"):
         plan(tmp_path, "k8s://https://kube.example.com", name="shop")
     inside, _ = plan(tmp_path, "k8s://https://kube.example.com", name="shop", in_image=True)
     assert "--archives" not in inside.arguments

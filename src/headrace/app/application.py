@@ -1,4 +1,4 @@
-"""Several pipelines in one application on one Spark, each with its own locks, servers, receiver and publisher."""
+"""Run several pipelines in one application on one Spark, each with its own locks, servers, receiver and publisher."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Starting:
-    """A pipeline while it is started. `stack` holds what runs for it, `error` is why it can't be started."""
+    """A pipeline during its start. `stack` holds its running resources; `error` is why it can't be started."""
 
     settings: Settings
     pipeline: Pipeline
@@ -51,7 +51,7 @@ class _Starting:
 
     @contextmanager
     def _stopped_by_errors(self) -> Iterator[None]:
-        """Keep an error of the block, and leave nothing running for the pipeline then."""
+        """Record an error of the block and stop everything that runs for the pipeline."""
         try:
             yield
         except HeadraceError as error:
@@ -63,34 +63,34 @@ class _Starting:
 def live_pipelines(
     settings: Settings, pipelines: Sequence[Pipeline], *, report: Report, take_over: bool = False
 ) -> Iterator[tuple[tuple[LivePipeline, ...], tuple[HeadraceError, ...]]]:
-    """Yield the pipelines with everything started, and the errors of those that could not be; stop all of it at the end.
+    """Yield the started pipelines and the errors of the others; stop everything at the end.
 
-    A pipeline that can't be started leaves nothing running and gives its locks back, so the others are safe to run. If none can
-    be started, the first error is raised. Pipelines that write the same table are a SpecError before anything is started.
+    A pipeline that can't be started leaves nothing running and releases its locks, so the others are safe to run. Raises the
+    first error if no pipeline can be started, and a SpecError before starting anything if two pipelines write the same table.
     """
-    _check_apart(pipelines)
+    _check_shared_tables(pipelines)
     with ExitStack() as stack:
         starting = [_Starting(settings, pipeline, report, stack.enter_context(ExitStack())) for pipeline in pipelines]
-        for each in starting:
-            each.start_services(take_over=take_over)
-        _need_one(starting)
+        for start in starting:
+            start.start_services(take_over=take_over)
+        _raise_if_none_started(starting)
         spark = stack.enter_context(spark_session(settings, report=report))
-        for each in starting:
-            each.start_live(spark)
-        _need_one(starting)
-        for each in starting:
-            if each.error:
-                report(f"{each.pipeline.name} is left out: {each.error}")
-        yield tuple(each.live for each in starting if each.live), tuple(each.error for each in starting if each.error)
+        for start in starting:
+            start.start_live(spark)
+        _raise_if_none_started(starting)
+        for start in starting:
+            if start.error:
+                report(f"{start.pipeline.name} is left out: {start.error}")
+        yield tuple(start.live for start in starting if start.live), tuple(start.error for start in starting if start.error)
 
 
-def _need_one(starting: Sequence[_Starting]) -> None:
-    errors = [each.error for each in starting if each.error]
+def _raise_if_none_started(starting: Sequence[_Starting]) -> None:
+    errors = [start.error for start in starting if start.error]
     if len(errors) == len(starting):
         raise errors[0]
 
 
-def _check_apart(pipelines: Sequence[Pipeline]) -> None:
+def _check_shared_tables(pipelines: Sequence[Pipeline]) -> None:
     """Raise a SpecError if two pipelines write the same table."""
     owners: dict[TableName, str] = {}
     for pipeline in pipelines:

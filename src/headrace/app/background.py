@@ -1,4 +1,4 @@
-"""Generators that go on after the command that started them: one process each, with a log, stopped by its pid."""
+"""Run generators in the background: one process each, with a log, stopped by its pid."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def start_background(
     report: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
 ) -> None:
-    """Start a process for each generator, which goes on until `stop_background`. Idempotent by stream: one that runs stays."""
+    """Start a process per generator that runs until `stop_background`. Idempotent by stream: a running one is kept."""
     chosen = choose_streams(pipeline, stream)
     check_problems(chosen, rate.problems)
     started = []
-    for one in chosen:
-        name = f"{GENERATOR}{pipeline.name}.{one.name}"
-        flags = flags_of(rate, one, among=chosen)
+    for target in chosen:
+        name = f"{GENERATOR}{pipeline.name}.{target.name}"
+        flags = flags_of(rate, target, among=chosen)
         launch = process.Launch(
             name=name,
-            command=(sys.executable, "-m", "headrace.cli", "generate", f"{pipeline.name}.{one.name}", *flags),
+            command=(sys.executable, "-m", "headrace.cli", "generate", f"{pipeline.name}.{target.name}", *flags),
             folder=Path.cwd(),
             environ=os.environ,
             port=0,
@@ -46,7 +46,7 @@ def start_background(
         with locked(process.start_lock(settings.home, name), timeout=process.GRACE):
             state = process.read_state(settings.home, name)
             if state is not None and process.find_process(state) is not None:
-                report(f"{pipeline.name}.{one.name} is already running (process {state.pid})")
+                report(f"{pipeline.name}.{target.name} is already running (process {state.pid})")
                 continue
             lease = process.take_lease(settings.home, name)
             try:
@@ -59,7 +59,7 @@ def start_background(
 
 
 def stop_background(settings: Settings, *, target: str, report: Callable[[str], None]) -> int:
-    """Stop the generators in the background by their pids: of one stream, of one pipeline, or all, and return how many ran."""
+    """Stop the background generators of a stream, of a pipeline, or all if `target` is empty; return how many ran."""
     stopped = 0
     for name in list_background(settings):
         label = name.removeprefix(GENERATOR)
@@ -72,7 +72,7 @@ def stop_background(settings: Settings, *, target: str, report: Callable[[str], 
 
 
 def flags_of(rate: Rate, stream: Stream, *, among: Sequence[Stream]) -> list[str]:
-    """Return the flags that say a stream's part of the rate, and of the problems those that it can have."""
+    """Return the flags for a stream's share of the rate, and for the problems that its generator knows."""
     own = rate.in_proportion(stream, among=among)
     flags = [] if own.per_second == "own" else ["--rate", str(own.per_second or 0)]
     flags += [] if own.count is None else ["--count", str(own.count)]
@@ -86,16 +86,16 @@ def flags_of(rate: Rate, stream: Stream, *, among: Sequence[Stream]) -> list[str
 def _wait_until_sending(
     settings: Settings, state: process.ServiceState, *, deadline: float, report: Callable[[str], None]
 ) -> None:
-    """Return when the generator's log says that it sends, which a broker that has to start first can hold up."""
+    """Return when the generator's log says that it sends, or at the deadline: a broker may have to start first."""
     label, log = state.name.removeprefix(GENERATOR), Path(state.log)
     while SENDING not in log.read_text(encoding="utf-8", errors="replace"):
         if process.find_process(state) is None:
             process.stop(settings.home, state.name)
             raise ServiceError(
-                f"{label} ended before it sent anything", where=state.log, next_step=f"See why: headrace logs {state.name}"
+                f"{label} ended before it sent anything", where=state.log, next_step=f"Read the log: headrace logs {state.name}"
             )
         if time.monotonic() > deadline:
-            report(f"{label} has not begun to send yet. See what it does: headrace logs {state.name}")
+            report(f"{label} has not started sending yet. Read its log: headrace logs {state.name}")
             return
         time.sleep(0.05)
     process.mark_ready(settings.home, state)

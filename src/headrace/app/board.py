@@ -1,4 +1,4 @@
-"""What a person sees while a pipeline runs: a live board on a terminal, a line for each batch elsewhere."""
+"""Show the progress of a run: a live board on a terminal, otherwise one line per batch and build."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ class _Row:
         return sum(rows for _, rows in self.recent) / _RATE_SECONDS
 
     def freshness(self, now: float) -> str:
-        """Return the age of the newest change that the table has; nothing where none has landed in this run."""
+        """Return the age of the table's newest change; empty if none has landed in this run."""
         return "" if self.newest_change is None else describe_age(now - self.newest_change)
 
 
 @dataclass(frozen=True)
 class Board:
-    """Where a run says what it does: `report` takes a sentence, `landed` a batch, `built` and `published` a table, `idle`
-    nothing."""
+    """The callbacks through which a run reports progress.
+
+    `report` takes a message, `landed` a batch, `built` and `published` a table; `idle` refreshes the display.
+    """
 
     report: Callable[[str], None]
     landed: Callable[[Batch], None]
@@ -56,7 +58,7 @@ class Board:
 
 @contextmanager
 def live_board(console: Console, *, title: str) -> Iterator[Board]:
-    """Yield a board that redraws itself; sentences scroll by above it. Without a terminal it is plain lines."""
+    """Yield a board that redraws live, with messages above it; without a terminal, one that prints plain lines."""
     if not console.is_terminal:
         yield lines(console)
         return
@@ -115,7 +117,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
 
 
 def lines(console: Console) -> Board:
-    """Return a board that prints one line for each sentence and for each stream of a batch."""
+    """Return a board that prints one line per message, per stream of a batch, and per built or published table."""
 
     def landed(batch: Batch) -> None:
         for part in batch.landed:
@@ -133,8 +135,8 @@ def lines(console: Console) -> Board:
             say(sentence)
 
     def published(done: Published) -> None:
-        gone = f", {done.gone:,} gone" if done.gone else ""
-        rows = f"{count_of(done.rows, 'row')} to Postgres table {done.table.name}{gone}"
+        deleted = f", {done.gone:,} deleted" if done.gone else ""
+        rows = f"{count_of(done.rows, 'row')} to Postgres table {done.table.name}{deleted}"
         if not done.rows and not done.gone:
             rows = f"Postgres table {done.table.name} already has the lake's rows"
         say(f"{done.table.source}  build {done.build_id}  {rows}  {done.seconds:.2f} s")
@@ -143,12 +145,12 @@ def lines(console: Console) -> Board:
 
 
 def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
-    """Return the line that says what became of a table; nothing where there was nothing to do."""
+    """Return the lines for the outcome of a build; none if there was nothing to do."""
     name = str(outcome.table.table)
     if outcome.error:
         return [f"{name}  failed: {outcome.error}"]
     if outcome.because_of:
-        return [f"{name}  left alone, because {outcome.because_of} failed"]
+        return [f"{name}  skipped, because {outcome.because_of} failed"]
     if not outcome.built:
         return []
     entry, seconds = outcome.built.entry, outcome.built.seconds
@@ -162,12 +164,12 @@ def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
 
 
 def count_failed(entry: BuildLedger, otherwise: str) -> int:
-    """Return how often a row of a build failed an expectation that treats it so."""
+    """Return the number of failures in a build, over all expectations with this `otherwise`."""
     return sum(result.failed for result in entry.expectations if result.otherwise == otherwise)
 
 
 def describe_age(seconds: float) -> str:
-    """Return an age in a unit that leaves it short."""
+    """Return an age in its largest fitting unit."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"
@@ -175,7 +177,7 @@ def describe_age(seconds: float) -> str:
 
 
 def _draw(rows: dict[str, _Row], behind: Mapping[str, int], title: str, *, running: bool = True) -> Table:
-    table = Table(title=title, title_justify="left", caption="Ctrl-C stops it" if running else None, caption_justify="left")
+    table = Table(title=title, title_justify="left", caption="Ctrl-C to stop" if running else None, caption_justify="left")
     table.add_column("stream or table")
     for column in ("new rows", "rows/s", "quarantined", "warnings", "checkpoint or build", "seconds", "freshness"):
         table.add_column(column, justify="right")
@@ -195,5 +197,5 @@ def _draw(rows: dict[str, _Row], behind: Mapping[str, int], title: str, *, runni
     if not rows:
         table.add_row("nothing landed yet" if running else "nothing to land", *[""] * 7)
     elif messages and running:
-        table.caption = f"{count_of(messages, 'message')} behind; Ctrl-C stops it"
+        table.caption = f"{count_of(messages, 'message')} behind; Ctrl-C to stop"
     return table

@@ -1,4 +1,4 @@
-"""Removes all that Headrace keeps in a working folder."""
+"""Remove the state of a working folder."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _OURS = frozenset({"logs", "services", "kafka", "postgres", "connect", "registry
 
 
 def state_size(settings: Settings) -> int:
-    """Return the bytes that the state takes on disk."""
+    """Return the size of the state on disk in bytes."""
     return sum(path.stat().st_size for path in settings.home.rglob("*") if path.is_file())
 
 
 def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
     """Stop the services and remove the home.
 
-    A folder that does not look like a home, or in which a pipeline runs, is left alone.
+    Raises a SettingsError if the folder does not look like a home, and a LockedError if a pipeline runs there.
     """
     names = {path.name for path in settings.home.iterdir()}
     if names and not names & _OURS:
         raise SettingsError(
-            "this folder does not look like Headrace's state, so it is not removed",
+            "the folder does not contain Headrace's state, so it was not removed",
             where=str(settings.home),
             next_step="Check HEADRACE_HOME, or remove the folder yourself.",
         )
@@ -37,4 +37,4 @@ def remove_state(settings: Settings, *, report: Callable[[str], None]) -> None:
             pass
     stop_servers(settings, report=report)
     shutil.rmtree(settings.home)
-    report(f"{settings.home} is removed")
+    report(f"Removed {settings.home}")

@@ -1,4 +1,4 @@
-"""What clients need to reach the servers of this home: addresses, users, and where their passwords are."""
+"""The connection settings of this home's servers for clients: addresses, users and password files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from headrace.settings import Settings
 
 @dataclass(frozen=True)
 class ClientVariable:
-    """An environment variable of a client. A secret has the file that holds it instead of a value, where there is one."""
+    """An environment variable of a client; `secret` is the file with its value, if it is a secret."""
 
     name: str
     value: str = ""
     secret: Path | None = None
 
     def read(self) -> str:
-        """Return the value; that of a secret is read from its file."""
+        """Return the value; read a secret from its file."""
         return self.secret.read_text(encoding="utf-8").strip() if self.secret else self.value
 
     def as_export(self, *, show_secret: bool) -> str:
-        """Return a line for a shell. Unless secrets are shown, the shell reads them from their files."""
+        """Return a shell export. Unless `show_secret` is set, the shell reads a secret from its file."""
         if self.secret is not None and not show_secret:
             return f'export {self.name}="$(cat {shlex.quote(str(self.secret))})"'
         return f"export {self.name}={shlex.quote(self.read())}"
 
 
 def list_client_variables(settings: Settings) -> tuple[ClientVariable, ...]:
-    """Return the variables of the servers that run in this home. Your own servers are left out: you know them."""
+    """Return the variables of the servers that run in this home, without the user's own servers."""
     return (*_kafka(settings), *_registry(settings), *_connect(settings), *_postgres(settings))
 
 
@@ -75,6 +75,6 @@ def _postgres(settings: Settings) -> Iterator[ClientVariable]:
     parts = {name: str(value) for name, value in conninfo_to_dict(service.dsn).items()}
     for name, variable in (("host", "PGHOST"), ("port", "PGPORT"), ("dbname", "PGDATABASE"), ("user", "PGUSER")):
         yield ClientVariable(variable, parts[name])
-    kept = settings.home / postgres.NAME / "password"
-    if settings.postgres_password is None and kept.exists():
-        yield ClientVariable("PGPASSWORD", secret=kept)
+    password_file = settings.home / postgres.NAME / "password"
+    if settings.postgres_password is None and password_file.exists():
+        yield ClientVariable("PGPASSWORD", secret=password_file)

@@ -1,4 +1,4 @@
-"""The first ten minutes: services, generators, landing, building, what came of it, and then live."""
+"""The steps of `headrace demo`: generate events, land them, build the tables and query the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pyarrow as pa
 
-from headrace.app.generating import ways
+from headrace.app.generating import routes
 from headrace.errors import BuildError
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.landing.landed import Batch
@@ -29,8 +29,8 @@ from headrace.spec.model.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A query of the demo, and its answer."""
+class AnsweredQuery:
+    """A query of the demo and its answer."""
 
     about: str
     sql: str
@@ -38,22 +38,22 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Results:
-    """What a demo has to show: answers, the lake held against the topics, and what the expectations found."""
+class DemoResults:
+    """The results of a demo: answers, the comparison of the lake with its topics, and the expectations."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[AnsweredQuery, ...]
     verified: tuple[Verified, ...]
     quality: tuple[ExpectationReport, ...]
 
 
-def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
-    """Return what the pipeline itself says is worth asking, or what is of any that has just landed."""
+def list_queries(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """Return the pipeline's own queries, or else generic ones about its raw tables."""
     if pipeline.queries:
         return tuple((query.about, query.sql) for query in pipeline.queries)
-    asked: list[tuple[str, str]] = []
+    queries: list[tuple[str, str]] = []
     for stream in pipeline.streams:
         table = stream.table
-        asked.append(
+        queries.append(
             (
                 f"Rows, partitions and offsets in {table}",
                 f"SELECT count(*) AS events, count(DISTINCT kafka_partition) AS partitions, max(kafka_offset) AS last_offset, "
@@ -61,37 +61,37 @@ def queries_of(pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
             )
         )
         names = ", ".join(column.name for column in stream.columns[:2])
-        asked.append(
+        queries.append(
             (
                 f"The newest events of {table}",
                 f"SELECT {names}, kafka_partition, kafka_offset, checkpoint_id FROM {table} "
                 "ORDER BY kafka_timestamp DESC LIMIT 5",
             )
         )
-    return tuple(asked)
+    return tuple(queries)
 
 
 def land_events(session: Session, *, count: int, landed: Callable[[Batch], None], report: Callable[[str], None]) -> None:
-    """Generate `count` events of the stream that sends most often, as many of the others as go with it, and land them."""
+    """Generate `count` events of the busiest stream and proportionally many of the others, and land them."""
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
-    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
+    with routes(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         for stream in able:
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
             servers = session.bootstrap_servers
-            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), route=way.get(stream.name))
-            is_there = f"answered by {stream.through}" if stream.through else f"in topic {stream.topic}"
-            report(f"{count_that_are(sent, 'request' if stream.through else 'event')} {is_there}")
+            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), way=way.get(stream.name))
+            place = f"answered by {stream.through}" if stream.through else f"in topic {stream.topic}"
+            report(f"{count_that_are(sent, 'request' if stream.through else 'event')} {place}")
     land(session, once=True, stop=Event(), landed=landed, report=report)
 
 
 def build_tables(session: Session, *, built: Callable[[Outcome], None], report: Callable[[str], None]) -> None:
-    """Build the pipeline's layer tables from what has landed; the first that fails is an error."""
+    """Build the pipeline's layer tables. Raises a BuildError from the first table that fails."""
     pipeline = session.pipeline
     if not pipeline.tables:
         return
     started = time.monotonic()
     count = len(pipeline.tables)
-    report(f"Building {count_of(count, 'table')}. The first build is the slowest: Spark compiles a plan for each of them")
+    report(f"Building {count_of(count, 'table')}. The first build is the slowest, because Spark compiles a plan per table")
     with build_lock(session.settings, pipeline.name):
         retry_policy = for_command("builds", report=report)
         outcomes = build(open_lake(session.settings, pipeline, session.spark), done=built, retry_policy=retry_policy)
@@ -101,11 +101,11 @@ def build_tables(session: Session, *, built: Callable[[Outcome], None], report: 
     report(f"{count_that_are(count, 'table')} built ({time.monotonic() - started:.1f} s)")
 
 
-def read_results(session: Session) -> Results:
-    """Return the answers to the demo's queries, the lake held against the topics, and the expectations."""
+def read_results(session: Session) -> DemoResults:
+    """Return the answers to the demo's queries, the comparison with the topics, and the expectations."""
     catalog = open_catalog(session.settings)
-    return Results(
-        shown=tuple(Shown(about, sql, run_query(catalog, sql)) for about, sql in queries_of(session.pipeline)),
+    return DemoResults(
+        shown=tuple(AnsweredQuery(about, sql, run_query(catalog, sql)) for about, sql in list_queries(session.pipeline)),
         verified=verify(session.settings, session.pipeline, bootstrap_servers=session.bootstrap_servers),
         quality=report_quality(session.settings, session.pipeline),
     )
@@ -113,10 +113,10 @@ def read_results(session: Session) -> Results:
 
 @contextmanager
 def generators(session: Session) -> Iterator[None]:
-    """Keep the pipeline's generators running, each at its own rate, while the block does."""
+    """Run the pipeline's generators, each at its own rate, for the duration of the block."""
     stop = Event()
     able = [stream for stream in session.pipeline.streams if stream.generator is not None]
-    with ways(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
+    with routes(session.settings, session.pipeline, able, report=lambda sentence: None) as way:
         threads = [
             Thread(
                 target=generate,

@@ -1,4 +1,4 @@
-"""Explaining plans as `headrace plan --explain` does it; it needs no Spark and creates nothing."""
+"""Explain plans for `headrace plan --explain`, without Spark and without creating state."""
 
 from __future__ import annotations
 

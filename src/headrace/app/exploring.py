@@ -1,4 +1,4 @@
-"""A lake to explore in a notebook: its tables through Polars and PySpark. Nothing can be landed or built with it."""
+"""Read a lake in a notebook, through Polars and PySpark; it can't land or build."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = "HEADRACE_NOTEBOOK_FOLDER"
-"""The variable by which `headrace notebook` says in which folder it was typed."""
+"""The environment variable in which `headrace notebook` passes its working folder."""
 
 
 class NothingThereError(NotFoundError):
-    """A lake that lacks what a notebook is about; a notebook shows its words alone, without where it was raised."""
+    """A lake lacks a table that a notebook needs. Notebooks show the message without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return str(self).splitlines()
@@ -44,7 +44,7 @@ class Lake:
     catalog: Catalog
 
     def names(self, part: str = "") -> tuple[str, ...]:
-        """Return the names of all tables that have this in their name."""
+        """Return the names of all tables whose name contains `part`."""
         return tuple(name for name in list_tables(self.catalog) if part in name)
 
     def table(self, name: str) -> Table:
@@ -52,18 +52,18 @@ class Lake:
         return self.catalog.load_table(name)
 
     def rows(self, name: str) -> int:
-        """Return how many rows the table has, from its metadata."""
+        """Return the number of rows of the table, from its metadata."""
         return count_rows(self.table(name))
 
     def scan(self, name: str) -> pl.LazyFrame:
-        """Return the table as Polars reads it, when it is collected, as it is now."""
+        """Return the current snapshot of the table as a lazy Polars frame."""
         import polars as pl
 
         return pl.scan_iceberg(self.table(name))
 
     @cached_property
     def spark(self) -> SparkSession:
-        """A Spark session that knows the lake's tables by their names; started when it is first asked for."""
+        """A Spark session with the lake as its default catalog, started on first use."""
         java_home = find_java_home(os.environ, cache=self.settings.home / "java")
         jars = spark_jars(self.settings, report=lambda sentence: None)
         spark = start_spark(self.settings, java_home=java_home, jars=jars, conf=secret_names(self.settings))
@@ -73,17 +73,17 @@ class Lake:
 
 
 def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[str, str] | None = None) -> Lake:
-    """Return the lake of the folder that the notebook belongs to.
+    """Return the lake of the notebook's folder.
 
-    Where it lacks a table that is needed, that is an error which says what to run `first`.
+    Raises a NothingThereError if it lacks a table of `needs`; its next step is to run `first`.
     """
-    found = os.environ if environ is None else environ
-    settings = load_settings(flags={}, environ=found, folder=_folder(found, Path.cwd()))
+    variables = os.environ if environ is None else environ
+    settings = load_settings(flags={}, environ=variables, folder=_folder(variables, Path.cwd()))
     lake = Lake(settings, find_catalog(settings))
     missing = [name for name in needs if load_table(lake.catalog, TableName.parse(name)) is None]
     if missing:
         raise NothingThereError(
-            f"this lake has no {missing[0]} yet",
+            f"table not found in this lake: {missing[0]}",
             where=str(settings.home),
             next_step=f"Run this first, then start again: {first}",
         )
@@ -91,8 +91,8 @@ def open_lake(*, needs: Sequence[str] = (), first: str = "", environ: Mapping[st
 
 
 def _folder(environ: Mapping[str, str], start: Path) -> Path:
-    """Return the folder that `headrace notebook` was typed in, or else the next one above that has a lake or settings."""
+    """Return the folder where `headrace notebook` was run, else the nearest folder with a lake or settings."""
     if environ.get(FOLDER):
         return Path(environ[FOLDER])
-    above = (each for each in (start, *start.parents) if (each / ".headrace").is_dir() or (each / FILE).is_file())
+    above = (folder for folder in (start, *start.parents) if (folder / ".headrace").is_dir() or (folder / FILE).is_file())
     return next(above, start)

@@ -1,4 +1,4 @@
-"""How the figures of a pipeline are read: from the tables' metadata and the topics' ends, without Spark."""
+"""Read the figures of a pipeline from table metadata and topic offsets, without Spark."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline, Stream, TableName
 
 Bounds = Mapping[tuple[str, int], tuple[int, int]]
-"""The oldest offset of each partition of a topic, and the one after its last."""
+"""The oldest offset of each topic's partition, and the offset after its last message."""
 
 
 def read_bounds(admin: AdminClient, pipelines: Sequence[Pipeline]) -> Bounds:
-    """Return how far the topics of these pipelines reach; those that don't exist have no partitions."""
+    """Return the bounds of these pipelines' topics; a topic that does not exist has no partitions."""
     topics = {stream.topic for pipeline in pipelines for stream in pipeline.streams}
-    found = list_partitions(admin)
-    return list_bounds(admin, [(topic, partition) for topic in sorted(topics) for partition in found.get(topic, ())])
+    partitions = list_partitions(admin)
+    return list_bounds(admin, [(topic, partition) for topic in sorted(topics) for partition in partitions.get(topic, ())])
 
 
 def read_now(
     settings: Settings, pipelines: Sequence[Pipeline], *, report: Callable[[str], None] = lambda sentence: None
 ) -> tuple[PipelineStatus, ...]:
-    """Return the figures of these pipelines, asking the Kafka of these settings if it runs.
+    """Return the figures of these pipelines, with the lag if Kafka runs.
 
-    Where it does not answer, that is reported, and the lag is not known.
+    If Kafka does not answer, reports that and leaves the lag unknown.
     """
     servers = find_servers(settings)
     try:
@@ -57,15 +57,15 @@ def read_now(
         bounds = None
     catalog, now = watch_catalog(settings), datetime.now(timezone.utc)
     dsn = find_postgres(settings)
-    return tuple(read_figures(settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in pipelines)
+    return tuple(read_figures(settings, pipeline, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for pipeline in pipelines)
 
 
 def read_figures(
     settings: Settings, pipeline: Pipeline, *, catalog: Catalog, bounds: Bounds | None, dsn: str | None, now: datetime
 ) -> PipelineStatus:
-    """Return the figures of a pipeline, also of what nothing has landed in yet.
+    """Return the figures of a pipeline, including streams and tables without data.
 
-    `bounds` are None where Kafka is off, and `dsn` is where Postgres is.
+    `bounds` is None if Kafka is not running, `dsn` if Postgres is not.
     """
     return PipelineStatus(
         name=pipeline.name,
@@ -89,16 +89,16 @@ def list_streams(catalog: Catalog, pipeline: Pipeline, *, bounds: Bounds | None,
 def list_layer_tables(
     catalog: Catalog, pipeline: Pipeline, *, now: datetime, row_cache: Path | None = None
 ) -> tuple[TableStatus, ...]:
-    """Return the figures of each layer table, in the order in which they are built.
+    """Return the figures of each layer table, in build order.
 
-    `row_cache` is the folder of this machine's row store, by which the sizes of indexes are known.
+    `row_cache` is the folder of this machine's row store, which has the sizes of the indexes.
     """
     cached = stored_sizes(row_cache) if row_cache else {}
     names = {name for table in pipeline.tables for name in (table.table, *table.inputs)}
     known = {name: load_table(catalog, name) for name in names}
     quarantined = count_quarantined(load_table(catalog, QUARANTINE))
     behind: dict[TableName, float] = {}
-    found = []
+    statuses = []
     for table in pipeline.tables:
         planned = plan_table(catalog, pipeline, table)
         since, until = planned.since, planned.until
@@ -108,7 +108,7 @@ def list_layer_tables(
         entry = planned.entry
         built_at = datetime.fromtimestamp(entry.built_at_us / 1_000_000, timezone.utc) if entry.build_id else None
         stored = _stored_size(known[table.table], cached)
-        found.append(
+        statuses.append(
             TableStatus(
                 table=str(table.table),
                 kind=table.kind,
@@ -121,7 +121,7 @@ def list_layer_tables(
                 behind_seconds=behind[table.table] if entry.build_id else None,
                 quarantined=quarantined.get(str(table.table), 0),
                 expectations=len(entry.expectations),
-                failing=tuple(each for each in entry.expectations if each.failed),
+                failing=tuple(expectation for expectation in entry.expectations if expectation.failed),
                 watermark=_watermark(table, entry),
                 late_rows=entry.rows_late if table.watermark else None,
                 unknown_rows=entry.rows_unknown if table.unchanged else None,
@@ -135,7 +135,7 @@ def list_layer_tables(
                 cached_row_bytes=stored.rows if row_cache else None,
             )
         )
-    return tuple(found)
+    return tuple(statuses)
 
 
 def _stored_size(table: Table | None, cached: Mapping[str, StoredSize]) -> StoredSize:
@@ -173,7 +173,7 @@ def _stream_status(
 
 
 def messages_waiting(offset: int | None, bounds: tuple[int, int]) -> int:
-    """Return the messages of a partition that have not landed; the ends may have been read before the last commit."""
+    """Return the number of a partition's messages that have not landed; 0 if `bounds` is older than the last commit."""
     low, high = bounds
     return max(0, high - (low if offset is None else offset))
 
@@ -193,34 +193,34 @@ def _summary(snapshot: Snapshot | None) -> Mapping[str, str]:
 
 
 def _last_landed(table: Table) -> Snapshot | None:
-    """Return the newest snapshot that a checkpoint made; maintenance makes others, which bring nothing."""
-    landed = [each for each in table.metadata.snapshots if ledger.KEY in _summary(each)]
-    return max(landed, key=lambda each: each.sequence_number or 0, default=table.current_snapshot())
+    """Return the newest snapshot of a checkpoint; snapshots of maintenance add no rows."""
+    landed = [snapshot for snapshot in table.metadata.snapshots if ledger.KEY in _summary(snapshot)]
+    return max(landed, key=lambda snapshot: snapshot.sequence_number or 0, default=table.current_snapshot())
 
 
 def _rows_landed(summary: Mapping[str, str]) -> int:
-    """Return the rows of a checkpoint; other snapshots, such as compaction's, bring none."""
+    """Return the rows that a checkpoint added; 0 for other snapshots, such as compaction's."""
     return int(summary.get("added-records", 0)) if ledger.KEY in summary else 0
 
 
 def _rows_built(summary: Mapping[str, str]) -> int:
-    """Return the rows that a build changed: its files hold others too, which it wrote again as they were."""
+    """Return the rows that a build changed, without the unchanged rows of the files that it rewrote."""
     return BuildLedger.from_json(summary[build_ledger.KEY]).rows_written if build_ledger.KEY in summary else 0
 
 
 def _rate(table: Table | None, rows: Callable[[Mapping[str, str]], int], now: datetime) -> float:
-    """Return rows per second of the last minute, or of as much of it as the table's history still tells."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.timestamp_ms) if table else []
+    """Return rows per second of the last minute, or of the part of it that the table's snapshots still cover."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms) if table else []
     begin_ms = now.timestamp() * 1000 - RATE_SECONDS * 1000
     if snapshots and (snapshots[0].sequence_number or 1) > 1:
-        begin_ms = max(begin_ms, snapshots[0].timestamp_ms)  # what came before it is no longer told
+        begin_ms = max(begin_ms, snapshots[0].timestamp_ms)  # older snapshots have expired
     seconds = max(1.0, now.timestamp() - begin_ms / 1000)
-    return sum(rows(_summary(each)) for each in snapshots if each.timestamp_ms > begin_ms) / seconds
+    return sum(rows(_summary(snapshot)) for snapshot in snapshots if snapshot.timestamp_ms > begin_ms) / seconds
 
 
 def _seconds_since(table: Table | None, read: int | None, now: datetime) -> float:
-    """Return how long ago the first commit was that came after the snapshot which was read last."""
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0) if table else []
-    last = next((index for index, each in enumerate(snapshots) if each.snapshot_id == read), None)
+    """Return the age of the first commit after snapshot `read`; 0 if there is none."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0) if table else []
+    last = next((index for index, snapshot in enumerate(snapshots) if snapshot.snapshot_id == read), None)
     later = snapshots[-1:] if last is None else snapshots[last + 1 :]
     return max(0.0, now.timestamp() - later[0].timestamp_ms / 1000) if later else 0.0

@@ -1,4 +1,4 @@
-"""Generators as a command runs them: one thread for each stream, a bar on a terminal."""
+"""Run generators for a command: one thread per stream, with progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headrace.spec.model.pipeline import Pipeline, Stream
 
 _LOG = logging.getLogger(__name__)
 SENDING = "Sending to topic"
-"""How the line begins that says that all is ready and events follow."""
+"""The beginning of the line that a generator prints once it is ready to send."""
 
 
 def generate_all(
@@ -41,20 +41,20 @@ def generate_all(
     report: Callable[[str], None],
     console: Console,
 ) -> int:
-    """Run the generators of one stream, or of all that have one if `stream` is empty, and return how many events were sent.
+    """Run the generator of one stream, or all generators if `stream` is empty, and return the number of events sent.
 
-    Of several streams, `rate` is that of the one that sends most often; the others keep their proportion to it.
+    `rate` applies to the busiest stream; the other streams scale with it.
     """
     chosen = choose_streams(pipeline, stream)
     check_problems(chosen, rate.problems)
     with ExitStack() as held:
-        for one in chosen:
-            held.enter_context(_one_at_a_time(settings, pipeline, one))
+        for target in chosen:
+            held.enter_context(_generator_lock(settings, pipeline, target))
         servers = held.enter_context(kafka(settings, report=report))
         make_topics(settings, servers, chosen)
-        way = held.enter_context(ways(settings, pipeline, chosen, report=report))
-        for one in chosen:
-            report(f"{SENDING} {one.topic}" + ("" if rate.count else " until Ctrl-C"))
+        way = held.enter_context(routes(settings, pipeline, chosen, report=report))
+        for target in chosen:
+            report(f"{SENDING} {target.topic}" + ("" if rate.count else " until Ctrl-C"))
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -66,18 +66,18 @@ def generate_all(
             ThreadPoolExecutor(max_workers=len(chosen)) as pool,
         ):
             futures = []
-            for one in chosen:
-                own = rate.in_proportion(one, among=chosen)
-                bar = bars.add_task(one.topic, total=own.count)
+            for target in chosen:
+                own = rate.in_proportion(target, among=chosen)
+                bar = bars.add_task(target.topic, total=own.count)
                 futures.append(
                     pool.submit(
                         generate,
-                        one,
+                        target,
                         own,
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
-                        route=way.get(one.name),
+                        way=way.get(target.name),
                     )
                 )
             for one, future in zip(chosen, futures, strict=True):
@@ -94,25 +94,25 @@ def _stop_after_error(stream: str, stop: Event, done: Future[int]) -> None:
 
 
 @contextmanager
-def ways(
+def routes(
     settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
-) -> Iterator[Mapping[str, Route]]:
-    """Yield the way of each stream whose generator sends over HTTP; the pipeline's server runs meanwhile."""
-    paths = {one.name: one.through for one in streams if one.through is not None}
+) -> Iterator[Mapping[str, Way]]:
+    """Yield the HTTP route of each stream whose generator sends over HTTP, with the pipeline's receiver running."""
+    paths = {stream.name: stream.through for stream in streams if stream.through is not None}
     if not paths or pipeline.http is None:
         yield {}
         return
     with receiving(settings, pipeline, report=report) as address:
         assert address is not None
-        to = {each.path: to_receiver(each) for each in pipeline.http.receivers}
+        to = {receiver.path: to_receiver(receiver) for receiver in pipeline.http.receivers}
         public = settings.receive_public_url or address
-        to |= {each.path: to_webhook(each, public, environ=os.environ) for each in pipeline.http.webhooks}
+        to |= {webhook.path: to_webhook(webhook, public, environ=os.environ) for webhook in pipeline.http.webhooks}
         yield {name: (address, to[path]) for name, path in paths.items()}
 
 
 @contextmanager
-def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> Iterator[None]:
-    """Hold a numbered generator's lock: two of them would count from the same number and make everything twice."""
+def _generator_lock(settings: Settings, pipeline: Pipeline, stream: Stream) -> Iterator[None]:
+    """Hold the lock of a numbered generator: two of them would start at the same number and send every event twice."""
     if not load_generator(stream).numbered:
         yield
         return
@@ -120,7 +120,7 @@ def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> It
     held = try_lock(settings.home / "locks" / f"{GENERATOR}{label}.lock")
     if held is None:
         raise LockedError(
-            "another generator sends to this stream already",
+            "another generator is already sending to this stream",
             where=label,
             next_step=f"Stop it first. If it runs in the background: headrace generate {label} --stop",
         )
@@ -131,13 +131,13 @@ def _one_at_a_time(settings: Settings, pipeline: Pipeline, stream: Stream) -> It
 
 
 def choose_streams(pipeline: Pipeline, stream: str) -> tuple[Stream, ...]:
-    """Return the stream of that name, or all that have a generator if it is empty."""
-    able = [one for one in pipeline.streams if one.generator is not None]
-    chosen = tuple(one for one in able if stream in ("", one.name))
+    """Return the stream with this name, or all streams with a generator if it is empty."""
+    able = [candidate for candidate in pipeline.streams if candidate.generator is not None]
+    chosen = tuple(candidate for candidate in able if stream in ("", candidate.name))
     if not chosen:
         raise SpecError(
-            f'there is no generator for "{stream}"' if stream else "no stream has a generator",
+            f'no generator found for stream "{stream}"' if stream else "no stream has a generator",
             where=f"pipeline {pipeline.name}",
-            next_step=f"Streams with a generator are: {', '.join(one.name for one in able) or 'none'}.",
+            next_step=f"Streams with a generator are: {', '.join(candidate.name for candidate in able) or 'none'}.",
         )
     return chosen

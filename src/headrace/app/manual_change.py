@@ -1,4 +1,4 @@
-"""A row of a captured database is changed by hand in psql, and seen in the lake."""
+"""Change a row of a captured database in psql, and measure how long the lake takes to have it."""
 
 from __future__ import annotations
 
@@ -21,39 +21,42 @@ from headrace.sessions.capturing import capture_of
 from headrace.sessions.landing import Session
 from headrace.spec.model.pipeline import ByHand
 
-_SEEN_SECONDS = 180.0
-_LOOK_SECONDS = 0.2
+_TIMEOUT_SECONDS = 180.0
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A statement that was typed into psql, what that said, and what a query of the lake answered so many seconds later."""
+class ManualChange:
+    """A statement and psql's output, and a query of the lake whose answer had changed after `seconds`."""
 
     change: str
-    said: str
-    see: str
+    output: str
+    query: str
     answer: pa.Table
     seconds: float
 
 
-def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> Seen:
-    """Return how a change came through, while the pipeline is landed and built."""
+def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> ManualChange:
+    """Run the change in psql while the pipeline is live, and return the first new answer of the lake.
+
+    Raises a LandingError if the lake does not have the change in time.
+    """
     database = find_database(session.settings, capture_of(session.pipeline))
     assert database is not None
     catalog = open_catalog(session.settings)
     with _live(session, board):
         before = run_query(catalog, by_hand.see)
-        said = run_statement(database.dsn, by_hand.change)
+        output = run_statement(database.dsn, by_hand.change)
         started = time.monotonic()
-        while time.monotonic() < started + _SEEN_SECONDS:
+        while time.monotonic() < started + _TIMEOUT_SECONDS:
             answer = run_query(catalog, by_hand.see)
             if answer.num_rows and not answer.equals(before):
-                return Seen(by_hand.change, said, by_hand.see, answer, time.monotonic() - started)
-            time.sleep(_LOOK_SECONDS)
+                return ManualChange(by_hand.change, output, by_hand.see, answer, time.monotonic() - started)
+            time.sleep(_POLL_SECONDS)
     raise LandingError(
-        f"the change was not seen within {_SEEN_SECONDS:.0f} seconds",
+        f"the change did not reach the lake within {_TIMEOUT_SECONDS:.0f} seconds",
         where=f"pipeline {session.pipeline.name}",
-        next_step=f"See where it stands: headrace connectors status {session.pipeline.name}   and: headrace status",
+        next_step=f"Check its progress: headrace connectors status {session.pipeline.name}   and: headrace status",
     )
 
 

@@ -1,4 +1,4 @@
-"""Bring `metadata` up to the tables beside a live run's builds, not between them: at most once in a few seconds."""
+"""Mirror the results of a live run's builds to `metadata`, in a thread of its own and at most every few seconds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _EVERY_SECONDS = 5.0
 
 
 class Mirror:
-    """What the builds of one pipeline did since it was last mirrored.
+    """The outcomes of one pipeline's builds that are not in `metadata` yet.
 
-    Results of builds that a killed application had not mirrored are lost, except those of each table's last build, which the
-    table itself has.
+    If the application is killed, outcomes that were not mirrored are lost, except each table's last build, which is stored in
+    the table.
     """
 
     def __init__(self, lake: Lake, *, report: Report) -> None:
@@ -36,27 +36,27 @@ class Mirror:
         self._changed, self._ending = Event(), Event()
 
     def add(self, outcome: Outcome) -> None:
-        """Have the results of a build mirrored."""
+        """Queue the results of a build."""
         if outcome.built or outcome.error:
             with self._lock:
                 self._outcomes.append(outcome)
             self._changed.set()
 
     def note_landed(self) -> None:
-        """Have the requests to erase a person counted that may have landed."""
+        """Queue a count of the erasure requests that may have landed."""
         people = self._lake.pipeline.people
         if people is not None and people.requests:
             self._changed.set()
 
     def work(self) -> None:
-        """Mirror what was added until `end` is called, then once more."""
+        """Mirror queued outcomes until `end` is called, then once more."""
         while not self._ending.is_set():
             self._changed.wait()
             self._ending.wait(_EVERY_SECONDS)
             self._changed.clear()
             try:
                 self._flush()
-            except UnavailableError:  # the builds say so, and say when they go on
+            except UnavailableError:  # the builds report the outage and its end
                 self._changed.set()
             except HeadraceError as error:
                 name = self._lake.pipeline.name
@@ -80,19 +80,19 @@ class Mirror:
 
 @contextmanager
 def mirroring(lake: Lake, *, report: Report, failed: Callable[[BaseException], None]) -> Iterator[Mirror]:
-    """Yield a mirror that is worked off while the block runs; an unexpected error is given to `failed`."""
-    found = Mirror(lake, report=report)
+    """Yield a mirror that works in a thread while the block runs; pass an unexpected error to `failed`."""
+    worker = Mirror(lake, report=report)
 
     def work() -> None:
         try:
-            found.work()
+            worker.work()
         except BaseException as error:
             failed(error)
 
     thread = Thread(target=work, name=f"mirror {lake.pipeline.name}", daemon=True)
     thread.start()
     try:
-        yield found
+        yield worker
     finally:
-        found.end()
+        worker.end()
         thread.join()

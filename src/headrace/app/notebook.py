@@ -1,4 +1,4 @@
-"""Opens a notebook that comes with Headrace, as a copy that is the user's own."""
+"""Open the user's copy of a built-in notebook in JupyterLab."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import NoReturn
 
 from headrace.app.exploring import FOLDER
 from headrace.errors import NotFoundError
-from headrace.servers.jupyter import become_jupyter, need_jupyter
+from headrace.servers.jupyter import check_jupyter, exec_jupyter
 from headrace.settings import Settings
 
 _ENDING = ".ipynb"
 
 
 def list_notebooks() -> tuple[str, ...]:
-    """Return the names of the notebooks that come with Headrace."""
-    found = (files("headrace") / "notebooks").iterdir()
-    return tuple(sorted(each.name.removesuffix(_ENDING) for each in found if each.name.endswith(_ENDING)))
+    """Return the names of the built-in notebooks."""
+    files_in_package = (files("headrace") / "notebooks").iterdir()
+    return tuple(sorted(file.name.removesuffix(_ENDING) for file in files_in_package if file.name.endswith(_ENDING)))
 
 
 def copy_notebook(settings: Settings, name: str, *, report: Callable[[str], None]) -> Path:
-    """Return the user's copy of a notebook, made where there is none yet: what they have written in theirs stays."""
+    """Return the user's copy of a notebook, created on first use and never overwritten."""
     if name not in list_notebooks():
-        raise NotFoundError(f'there is no notebook "{name}"', next_step=f"Notebooks are: {', '.join(list_notebooks())}.")
+        raise NotFoundError(f'notebook not found: "{name}"', next_step=f"Notebooks are: {', '.join(list_notebooks())}.")
     copy = settings.home / "notebooks" / f"{name}{_ENDING}"
     if copy.exists():
-        report(f"{copy} is yours; remove it to start from a new one")
+        report(f"Using {copy}; remove it to get a new copy")
         return copy
     copy.parent.mkdir(parents=True, exist_ok=True)
     with as_file(files("headrace") / "notebooks" / copy.name) as original:
         shutil.copyfile(original, copy)
-    report(f"{copy} is a copy of your own")
+    report(f"Created {copy}")
     return copy
 
 
@@ -46,8 +46,8 @@ def open_notebook(
     environ: Mapping[str, str],
     report: Callable[[str], None],
 ) -> NoReturn:
-    """Become JupyterLab on a copy of a notebook, whose lake is the one of these settings."""
-    need_jupyter()
+    """Replace this process with JupyterLab on the user's copy of a notebook, with the lake of these settings."""
+    check_jupyter()
     copy = copy_notebook(settings, name, report=report)
     own = {"HEADRACE_HOME": str(settings.home), FOLDER: str(settings.folder)}
-    become_jupyter(copy, port=port, opens_browser=opens_browser, environ={**environ, **own})
+    exec_jupyter(copy, port=port, opens_browser=opens_browser, environ={**environ, **own})

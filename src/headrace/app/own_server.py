@@ -1,4 +1,4 @@
-"""A pipeline's own HTTP server: in the foreground until Ctrl-C, or as a process beside other commands that they share."""
+"""Run a pipeline's own HTTP server, in the foreground until Ctrl-C or as a process that commands share."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from headrace.spec.model.pipeline import Pipeline
 _ANSWER_SECONDS = 5.0
 
 
-def need_free(port: int, *, pipeline: Pipeline) -> None:
-    """Refuse a port that another program has."""
+def check_port_free(port: int, *, pipeline: Pipeline) -> None:
+    """Raise a ServiceError if another program uses the port."""
     if not ports.becomes_free(port):
         raise ServiceError(
-            f"port {port} is taken{ports.name_holder(port)}",
+            f"port {port} is taken{ports.describe_holder(port)}",
             where=f"pipeline {pipeline.name}",
             next_step="Stop that program, or choose another port: --port NUMBER",
         )
 
 
 def serve_app(app: FastAPI, *, port: int) -> None:
-    """Answers requests until Ctrl-C or SIGTERM; those that are being answered then are answered first."""
-    # What is loaded by now stays: looking through it for garbage would stop every request for a tenth of a second.
+    """Answer requests until Ctrl-C or SIGTERM; requests in progress are answered first."""
+    # Objects loaded by now are permanent; scanning them in garbage collections would pause all requests for 0.1 s.
     freeze_loaded()
-    with stop_on_signals():  # uvicorn raises the signal again that ended it, which must not end what comes after
+    with stop_on_signals():  # uvicorn raises the signal again after it ended, which must not skip the cleanup
         run_server(make_server(app, host=ports.HOST, port=port))
 
 
@@ -47,7 +47,7 @@ def own_server(
     usual: int,
     ready: Callable[[Report], None] = lambda report: None,
 ) -> Embedded:
-    """Return the server that a command of ours starts with `--port`: its usual one, or another where that is taken."""
+    """Return the server that a Headrace command runs with `--port`: the usual port, or a free one if that is taken."""
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
         port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)
@@ -76,7 +76,7 @@ def _wait_until_ready(state: process.ServiceState, title: str) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Return whether a server answers there, also if it answers that what it needs is away."""
+    """Return whether a server answers on the port, even with the status of an outage."""
     try:
         ask(f"http://{ports.HOST}:{port}/health", timeout=_ANSWER_SECONDS)
     except UnavailableError:

@@ -1,4 +1,4 @@
-"""Publish each table as soon as it is built, in a thread of its own: a slow Postgres does not hold up builds."""
+"""Publish each table once it is built, in a thread of its own, so that a slow Postgres does not delay builds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class PublishQueue:
-    """Tables that wait to be published.
+    """The tables that are due to be published.
 
-    A table that fails is tried again later; meanwhile the others go on. Where Postgres or the lake is away, all wait. Adding a
-    table that waits already changes nothing, so the queue never has more entries than the pipeline has tables.
+    A failed table is retried with backoff while the others continue. During an outage of Postgres or the lake, all tables wait.
+    A table is in the queue at most once, so the queue never has more entries than the pipeline has tables.
     """
 
     def __init__(self, publisher: Publisher | None, *, report: Report) -> None:
@@ -34,8 +34,8 @@ class PublishQueue:
         self._report = report
         self._tables = publisher.pipeline.serving.postgres if publisher else ()
         self._due: dict[PostgresTable, float] = {}
-        self._away_until = 0.0
-        self._away = RetryPolicy("publishing", report=report)
+        self._outage_until = 0.0
+        self._outage = RetryPolicy("publishing", report=report)
         self._failing: dict[PostgresTable, RetryPolicy] = {}
         self._changed = Condition()
         self._is_ending = False
@@ -59,35 +59,33 @@ class PublishQueue:
         return finished
 
     def work(self) -> None:
-        """Publish what is queued until `end` was called and nothing is due."""
+        """Publish due tables until `end` is called and no table is due."""
         assert self._publisher is not None
         while (table := self._next()) is not None:
             try:
                 self._publisher.publish_table(table)
             except HeadraceError as error:
-                if not isinstance(error, UnavailableError):
-                    self._log_failure(self._publisher, table, error)
-                self._try_later(table, error)
+                self._retry_later(table, error)
             else:
-                self._away.goes_on()
-                self._failing.pop(table, self._away).goes_on()
+                self._outage.goes_on()
+                self._failing.pop(table, self._outage).goes_on()
 
     def _log_failure(self, publisher: Publisher, table: PostgresTable, error: HeadraceError) -> None:
         what, pipeline = f"publishing {table.name} failed", publisher.pipeline.name
         log_failure(_LOG, publisher.settings, PUBLISHING, what, error, pipeline=pipeline, table=table.name)
 
     def end(self) -> None:
-        """Let `work` return once it has tried what is due now."""
+        """Make `work` return after one attempt at every table that is due now."""
         with self._changed:
             self._is_ending = True
             self._changed.notify()
 
     def _next(self) -> PostgresTable | None:
-        """Wait for the next table that is due and take it out of the queue; None ends the work."""
+        """Wait for the next due table and remove it from the queue; return None when the work has ended."""
         with self._changed:
             while True:
                 now = time.monotonic()
-                times = {table: max(due, self._away_until) for table, due in self._due.items()}
+                times = {table: max(due, self._outage_until) for table, due in self._due.items()}
                 ready = [table for table, due in times.items() if due <= now]
                 if ready:
                     del self._due[ready[0]]
@@ -96,10 +94,10 @@ class PublishQueue:
                     return None
                 self._changed.wait(min(times.values()) - now if times else None)
 
-    def _try_later(self, table: PostgresTable, error: HeadraceError) -> None:
+    def _retry_later(self, table: PostgresTable, error: HeadraceError) -> None:
         with self._changed:
             if isinstance(error, UnavailableError):
-                self._away_until = time.monotonic() + self._away.next_pause(error)
+                self._outage_until = time.monotonic() + self._outage.next_pause(error)
                 self._due.setdefault(table, 0.0)
                 return
             retry_policy = self._failing.setdefault(table, RetryPolicy(f"publishing {table.name}", report=self._report))
@@ -110,10 +108,9 @@ class PublishQueue:
 def publish_queue(
     publisher: Publisher | None, *, report: Report = lambda sentence: None, failed: Callable[[], None] = lambda: None
 ) -> Iterator[PublishQueue]:
-    """Yield a queue that is worked off while the block runs; without a publisher it stays empty.
+    """Yield a queue that publishes in a thread while the block runs; without a publisher it stays empty.
 
-    At the end, what is due is tried once more. An unexpected error calls `failed`, and is raised when the block has ended. The
-    log has it in any case: the block may end with another error.
+    At the end, makes one more attempt at every due table. An unexpected error calls `failed` and is raised after the block.
     """
     queue = PublishQueue(publisher, report=report)
     if publisher is None:

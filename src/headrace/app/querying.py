@@ -1,4 +1,4 @@
-"""SQL on the lake by any of the engines that read it: each is loaded or started only when it is asked for."""
+"""Run SQL on the lake with one of its query engines; an engine is imported or started on first use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from headrace.settings import Settings
 
 
 def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, report: Report) -> pa.Table:
-    """Return the result of one SELECT in the engine's own SQL; tables have the same names in all of them.
+    """Return the result of one SELECT in the engine's SQL dialect; table names are the same in every engine.
 
-    What can't be asked is told before anything is started.
+    Raises a QueryError for a query that is not allowed, before it starts anything.
     """
     catalog = find_catalog(settings)
     if engine == Engine.duckdb:

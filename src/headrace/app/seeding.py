@@ -1,11 +1,11 @@
-"""Seeding as a command runs it: the server that fills a source database, in the foreground or beside other commands."""
+"""Run the seeder, the HTTP server that fills a source database, in the foreground or beside other commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from headrace.app.own_server import need_free, own_server, serve_app
+from headrace.app.own_server import check_port_free, own_server, serve_app
 from headrace.errors import ServiceError, SpecError, UnavailableError
 from headrace.http.client import ask
 from headrace.operations.compare.catching_up import CdcPath, wait_for_topics
@@ -27,9 +27,9 @@ _IS_FILLED = 409
 
 
 def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Report) -> None:
-    """Take requests to fill and play with the source database until Ctrl-C or SIGTERM; traffic that it plays ends with it."""
+    """Serve the seeder until Ctrl-C or SIGTERM; the traffic that it generates ends with it."""
     chosen = port or _seeder_of(pipeline).port
-    need_free(chosen, pipeline=pipeline)
+    check_port_free(chosen, pipeline=pipeline)
     capture = capture_of(pipeline)
     with nullcontext() if capture.url else postgres(settings, report=report):
         database = ready_database(settings, capture, report=report)
@@ -39,8 +39,10 @@ def seed(settings: Settings, pipeline: Pipeline, *, port: int | None, report: Re
 
 @contextmanager
 def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterator[str | None]:
-    """Yield the address of the pipeline's seeder, started as a process of its own if it does not run, and stopped at the end
-    if no other command uses it; None for a pipeline that has none."""
+    """Yield the address of the pipeline's seeder, or None if it has none.
+
+    Starts the seeder as a separate process if it does not run, and stops it at the end unless another command uses it.
+    """
     if pipeline.capture is None or pipeline.capture.seeder is None:
         yield None
         return
@@ -49,7 +51,7 @@ def seeding(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iterat
 
 
 def fill_source(address: str, session: Session, *, report: Report) -> None:
-    """Fill the source database unless it is filled, and return when Kafka has all of it."""
+    """Fill the source database unless it is already filled, and wait until Kafka has all its rows."""
     answer = ask(f"{address}/seed/full", method="POST", timeout=_FILL_SECONDS)
     if answer.is_fine:
         rows = answer.body["rows"]
@@ -69,16 +71,16 @@ def fill_source(address: str, session: Session, *, report: Report) -> None:
 
 @contextmanager
 def traffic(address: str | None, *, report: Report) -> Iterator[None]:
-    """Keep a seeder's traffic running while the block does; nothing where there is no seeder, or traffic runs already."""
+    """Run a seeder's traffic for the duration of the block; do nothing without a seeder or if traffic is already running."""
     started = None if address is None else ask(f"{address}/traffic/start", method="POST")
     if started is None or not started.is_fine:
         yield
         return
-    report(f"Customers come and go, {started.body['rate']:.0f} transactions a second: {address}/docs")
+    report(f"Generating traffic, {started.body['rate']:.0f} transactions per second: {address}/docs")
     try:
         yield
     finally:
-        with suppress(UnavailableError):  # it may have ended by the same Ctrl-C
+        with suppress(UnavailableError):  # the same Ctrl-C may have ended the seeder
             ask(f"{address}/traffic/stop", method="POST")
 
 

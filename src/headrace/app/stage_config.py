@@ -1,4 +1,4 @@
-"""The schemas of captured tables as they are now, and the files that a pipeline has of them."""
+"""Read the current schemas of captured tables, and write the schema files of a pipeline."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from headrace.servers.registry import find_registry
 from headrace.settings import Settings
 from headrace.spec.loading.stage_config import CapturedPipeline, CapturedStream, as_avro, stage_text
 
-_MESSAGES = 20  # tombstones say nothing of their schema
+_MESSAGES = 20  # more than one, because a tombstone has no schema
 _FRAMED, _PREFIX = 0, 5
 
 
 @dataclass(frozen=True)
 class LiveSchema:
-    """The Avro schema of a stream's envelopes, and where it was found."""
+    """The Avro schema of a stream's envelopes, and where it came from."""
 
     stream: CapturedStream
     text: str
-    found: str
+    origin: str
 
 
 def live_schemas(settings: Settings, captured: CapturedPipeline, *, report: Callable[[str], None]) -> tuple[LiveSchema, ...]:
-    """Return the schema of every stream: the registry's newest, else that of the topic's newest message, else its file's.
+    """Return the schema of every stream: the registry's newest, else the newest message's, else the schema file's.
 
-    Nothing is started. A registry or a Kafka that does not answer is reported, and the next place is looked at.
+    Starts nothing. If the registry or Kafka does not answer, reports that and reads the schema file.
     """
     address, servers = find_registry(settings), find_servers(settings)
     registry = Registry(address) if address else None
-    return tuple(_find(each, registry, servers, report) for each in captured.streams)
+    return tuple(_find(stream, registry, servers, report) for stream in captured.streams)
 
 
 def write_schemas(schemas: tuple[LiveSchema, ...]) -> None:
     """Write each schema to the file that its stream names. Idempotent."""
-    for each in schemas:
-        each.stream.schema.parent.mkdir(parents=True, exist_ok=True)
-        each.stream.schema.write_text(json.dumps(json.loads(each.text), indent=2) + "\n", encoding="utf-8")
+    for schema in schemas:
+        schema.stream.schema.parent.mkdir(parents=True, exist_ok=True)
+        schema.stream.schema.write_text(json.dumps(json.loads(schema.text), indent=2) + "\n", encoding="utf-8")
 
 
 def config_text(schemas: tuple[LiveSchema, ...]) -> str:
-    """Return a stage_tables.yaml of these schemas."""
-    return stage_text((each.stream, each.text) for each in schemas)
+    """Return the text of a stage_tables.yaml for these schemas."""
+    return stage_text((schema.stream, schema.text) for schema in schemas)
 
 
 def _find(
@@ -66,7 +66,7 @@ def _find(
     if stream.schema.is_file():
         return LiveSchema(stream, stream.schema.read_text(encoding="utf-8"), str(stream.schema.name))
     raise SpecError(
-        f"nobody knows the schema of {stream.topic}: neither a registry, nor a message, nor {stream.schema.name}",
+        f"no schema found for topic {stream.topic}: not in a registry, in its messages or in {stream.schema.name}",
         where=f"stream {stream.name}",
         next_step="Start the capture first, so that the topic has messages: headrace run, or headrace connectors register.",
     )
@@ -75,13 +75,14 @@ def _find(
 def _of_newest_message(topic: str, servers: KafkaServers, registry: Registry | None) -> str | None:
     admin = admin_client(servers)
     partitions = list_partitions(admin).get(topic, ())
-    bounds = list_bounds(admin, [(topic, each) for each in partitions])
-    for message in reversed(read_last(servers, topic, {each: bounds[topic, each] for each in partitions}, count=_MESSAGES)):
+    bounds = list_bounds(admin, [(topic, partition) for partition in partitions])
+    ranges = {partition: bounds[topic, partition] for partition in partitions}
+    for message in reversed(read_last(servers, topic, ranges, count=_MESSAGES)):
         value = message.value or b""
         if registry and len(value) > _PREFIX and value[0] == _FRAMED:
             return registry.schema(int.from_bytes(value[1:_PREFIX], "big"))
         if value.startswith(b"{"):
-            said = json.loads(value)
-            if isinstance(said, dict) and isinstance(said.get("schema"), dict):
-                return as_avro(said["schema"])
+            envelope = json.loads(value)
+            if isinstance(envelope, dict) and isinstance(envelope.get("schema"), dict):
+                return as_avro(envelope["schema"])
     return None

@@ -1,4 +1,4 @@
-"""Handing a pipeline to the cluster of a profile."""
+"""Submit a pipeline to the cluster of a profile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROPERTIES = "spark.properties"
 def plan_submission(
     settings: Settings, pipeline: Pipeline, *, what: What, in_image: bool, environ: Mapping[str, str], report: Report
 ) -> Submission:
-    """Return how a pipeline would be submitted; what can't work is a SettingsError."""
+    """Return how to submit a pipeline. Raises a SettingsError if the profile can't run it."""
     on_kubernetes, on_yarn = settings.spark_master.startswith("k8s://"), settings.spark_master == "yarn"
     own = pipeline.folder if not pipeline.folder.is_relative_to(BUILT_IN) else None
     uploads = on_yarn or _UPLOAD in settings.spark_conf
@@ -54,27 +54,27 @@ def _check_kubernetes(settings: Settings, own: Path | None, *, uploads: bool) ->
     where = f"spark.conf of profile {settings.profile}"
     if _IMAGE not in settings.spark_conf:
         raise SettingsError(
-            "no image is named for the pods",
+            f"{_IMAGE} is not set",
             where=where,
-            next_step=f"Build one with the Dockerfile, and name it as {_IMAGE} under [{settings.profile}.spark.conf].",
+            next_step=f"Build an image with the Dockerfile, and set {_IMAGE} under [{settings.profile}.spark.conf].",
         )
     if own is not None and not uploads:
         raise SettingsError(
-            f"pods have no way to the pipeline {own.name}",
+            f"pods can't read the pipeline {own.name}",
             where=str(own),
-            next_step="Copy it to the image's /srv/headrace/pipelines and say --in-image, "
-            f"or name a place for uploads as {_UPLOAD}.",
+            next_step="Copy it to the image's /srv/headrace/pipelines and pass --in-image, "
+            f"or set {_UPLOAD} to a place for uploads.",
         )
     if settings.catalog_properties and not uploads:
         raise SettingsError(
-            "catalog.properties can't be handed to pods",
+            f"catalog.properties requires {_UPLOAD} on Kubernetes",
             where=where,
-            next_step=f"Name a place for uploads as {_UPLOAD}, or use the ConfigMap of deploy/kubernetes.",
+            next_step=f"Set {_UPLOAD} to a place for uploads, or use the ConfigMap of deploy/kubernetes.",
         )
 
 
 def describe(settings: Settings, submitted: Submission) -> list[str]:
-    """Return the command and its properties as they may be shown: without a secret."""
+    """Return the command and its properties without secrets."""
     shown = {
         name: "***" if name in submitted.secrets else settings.without_secrets(value)
         for name, value in submitted.properties.items()
@@ -84,6 +84,6 @@ def describe(settings: Settings, submitted: Submission) -> list[str]:
 
 
 def submit(settings: Settings, submitted: Submission) -> int:
-    """Return how the submission ended: when the cluster has taken it, or with a driver here, when that has ended."""
+    """Return the exit code, once the cluster has accepted the submission or a local driver has ended."""
     java = find_java_home(os.environ, cache=settings.home / "java")
     return run_submission(submitted, java_home=java, folder=settings.folder, conf_dir=settings.spark_conf_dir)

@@ -1,4 +1,4 @@
-"""Looks at topics: how far they reach, who lands them, how far behind the lake is, and what is in them. Nothing is started."""
+"""Read topics: their offsets, the streams that land them, the lag, and their messages. Starts no server."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline, Stream
 from headrace.spec.problems import suggest
 
-_OWN = "__"
-"""How the names of Kafka's own topics begin."""
-_NAMED = 30
-_AT_ONCE = 2
-_PATIENCE_SECONDS = 5.0
+_INTERNAL = "__"
+"""The prefix of Kafka's internal topics."""
+_MOST_SUGGESTED = 30
+_CONCURRENT_READS = 2
+_WAIT_SECONDS = 5.0
 
 
 def read_all_bounds(admin: AdminClient) -> Bounds:
-    """Return how far every topic reaches."""
-    found = list_partitions(admin)
-    return list_bounds(admin, [(topic, partition) for topic, partitions in found.items() for partition in partitions])
+    """Return the bounds of every partition of every topic."""
+    partitions_of = list_partitions(admin)
+    return list_bounds(admin, [(topic, partition) for topic, partitions in partitions_of.items() for partition in partitions])
 
 
-class TopicDesk:
-    """The topics of a Kafka, for those who look; messages are read by a few at once."""
+class TopicService:
+    """The topics of a Kafka; at most two callers read messages at the same time."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class TopicDesk:
         self._bounds = bounds
         self._catalog = catalog
         self._registries: dict[str, Registry] = {}
-        self._seats = BoundedSemaphore(_AT_ONCE)
+        self._seats = BoundedSemaphore(_CONCURRENT_READS)
 
     def all(self) -> tuple[TopicStatus, ...]:
         bounds = self._known_bounds()
-        names = sorted({topic for topic, _ in bounds if not topic.startswith(_OWN)})
+        names = sorted({topic for topic, _ in bounds if not topic.startswith(_INTERNAL)})
         return tuple(self._status(name, bounds) for name in names)
 
     def one(self, name: str) -> TopicStatus:
         bounds = self._known_bounds()
         if not any(topic == name for topic, _ in bounds):
-            known = sorted({topic for topic, _ in bounds if not topic.startswith(_OWN)})
+            known = sorted({topic for topic, _ in bounds if not topic.startswith(_INTERNAL)})
             step = (
-                suggest(name, known, plural="Topics") if len(known) <= _NAMED else "See those that there are: headrace topics"
+                suggest(name, known, plural="Topics") if len(known) <= _MOST_SUGGESTED else "List the topics: headrace topics"
             )
-            raise NotFoundError(f'there is no topic "{printable(name)}"', next_step=step)
+            raise NotFoundError(f'topic not found: "{printable(name)}"', next_step=step)
         return self._status(name, bounds)
 
     def schemas(self, name: str) -> ShownSchemas:
@@ -85,23 +85,24 @@ class TopicDesk:
         declared = [_declared(pipeline, stream) for pipeline, stream in self._of(name)]
         registry = self._find_registry()
         try:
-            versions = [each for part in ("key", "value") for each in registry.versions(f"{name}-{part}")] if registry else []
+            subjects = (f"{name}-key", f"{name}-value") if registry else ()
+            versions = [version for subject in subjects for version in registry.versions(subject)] if registry else []
         except HeadraceError as error:
             return ShownSchemas(tuple(declared), problem=error.what)
         registered = [
-            ShownSchema(f"registry: {each.subject}, version {each.version}, id {each.id}", _pretty(each.schema))
-            for each in versions
+            ShownSchema(f"registry: {version.subject}, version {version.version}, id {version.id}", _pretty(version.schema))
+            for version in versions
         ]
         return ShownSchemas((*declared, *registered))
 
     def messages(self, name: str, wanted: Wanted) -> tuple[ShownMessage, ...]:
         status = self.one(name)
-        bounds = {each.partition: (each.low, each.high) for each in status.partitions}
+        bounds = {partition.partition: (partition.low, partition.high) for partition in status.partitions}
         if wanted.partition is not None:
             if wanted.partition not in bounds:
-                there = ", ".join(str(each) for each in bounds)
+                there = ", ".join(str(partition) for partition in bounds)
                 raise NotFoundError(
-                    f"there is no partition {wanted.partition}", where=f"topic {name}", next_step=f"Partitions are: {there}."
+                    f"partition not found: {wanted.partition}", where=f"topic {name}", next_step=f"Partitions are: {there}."
                 )
             bounds = {wanted.partition: bounds[wanted.partition]}
         if wanted.offset is not None:
@@ -109,13 +110,13 @@ class TopicDesk:
         servers = find_servers(self._settings)
         if servers is None:
             raise _off()
-        if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
-            raise UnavailableError("others are reading messages just now", next_step="Wait until they are done.")
+        if not self._seats.acquire(timeout=_WAIT_SECONDS):
+            raise UnavailableError("too many clients are reading messages", next_step="Try again in a few seconds.")
         try:
-            found = _fetch(servers, name, bounds, wanted)
+            fetched = _fetch(servers, name, bounds, wanted)
         finally:
             self._seats.release()
-        return tuple(self._shown(message, name) for message in found)
+        return tuple(self._shown(message, name) for message in fetched)
 
     def _known_bounds(self) -> Bounds:
         bounds = self._bounds()
@@ -137,13 +138,13 @@ class TopicDesk:
             lags[label] = {partition: messages_waiting(landed.get(partition), at) for partition, at in own.items()}
             readers.append(TopicReader(label, pipeline.name, str(stream.table), stream.format, sum(lags[label].values())))
         partitions = (
-            PartitionStatus(partition, low, high, {label: found[partition] for label, found in lags.items()})
+            PartitionStatus(partition, low, high, {label: lag[partition] for label, lag in lags.items()})
             for partition, (low, high) in own.items()
         )
         return TopicStatus(name, tuple(partitions), tuple(readers))
 
     def _find_registry(self) -> Registry | None:
-        """Return the registry where it is now, with what it has told."""
+        """Return the client of the registry's current address, which caches schemas."""
         url = find_registry(self._settings)
         return self._registries.setdefault(url, Registry(url)) if url else None
 
@@ -162,15 +163,15 @@ class TopicDesk:
         )
 
 
-def look_once(settings: Settings, pipelines: Sequence[Pipeline]) -> TopicDesk:
-    """Return the topics as a command sees them: each time it asks, Kafka is asked."""
+def open_topics(settings: Settings, pipelines: Sequence[Pipeline]) -> TopicService:
+    """Return the topics for a command; every call asks Kafka."""
 
     def bounds() -> Bounds | None:
         servers = find_servers(settings)
         return read_all_bounds(admin_client(servers)) if servers else None
 
     catalog = find_catalog(settings)
-    return TopicDesk(settings, pipelines, bounds=bounds, catalog=lambda: catalog)
+    return TopicService(settings, pipelines, bounds=bounds, catalog=lambda: catalog)
 
 
 def _fetch(servers: KafkaServers, topic: str, bounds: dict[int, tuple[int, int]], wanted: Wanted) -> tuple[Message, ...]:
@@ -181,28 +182,28 @@ def _fetch(servers: KafkaServers, topic: str, bounds: dict[int, tuple[int, int]]
 
 
 def _check_offset(wanted: Wanted, bounds: dict[int, tuple[int, int]], *, topic: str) -> None:
-    """Refuse an offset that is none of the partition's."""
+    """Raise a NotFoundError unless the offset is in the partition."""
     if wanted.partition is None:
-        there = ", ".join(str(each) for each in bounds)
+        there = ", ".join(str(partition) for partition in bounds)
         raise NotFoundError(
-            "an offset is one of a partition, and none is named",
+            "an offset requires a partition",
             where=f"topic {topic}",
-            next_step=f"Name one of them too: {there}.",
+            next_step=f"Name a partition too: {there}.",
         )
     low, high = bounds[wanted.partition]
     if wanted.offset is not None and not low <= wanted.offset < high:
         there = f"It has {low} to {high - 1}." if high > low else "It holds no message."
         raise NotFoundError(
-            f"there is no offset {wanted.offset}", where=f"topic {topic}, partition {wanted.partition}", next_step=there
+            f"offset not found: {wanted.offset}", where=f"topic {topic}, partition {wanted.partition}", next_step=there
         )
 
 
 def _declared(pipeline: Pipeline, stream: Stream) -> ShownSchema:
-    """Return the schema that a stream's own file has."""
+    """Return the schema that a stream declares."""
     origin = f"{pipeline.name}.{stream.name}, {stream.format}"
     if stream.avro_schema is not None:
         return ShownSchema(origin, _pretty(stream.avro_schema))
-    columns = (f"{each.name} {each.type}{' NOT NULL' if each.required else ''}" for each in stream.columns)
+    columns = (f"{column.name} {column.type}{' NOT NULL' if column.required else ''}" for column in stream.columns)
     return ShownSchema(origin, ",\n".join(columns))
 
 
@@ -215,6 +216,6 @@ def _pretty(text: str) -> str:
 
 def _off() -> UnavailableError:
     return UnavailableError(
-        "Kafka does not run, or does not answer",
-        next_step="Start it with: headrace up   or name your own in KAFKA_BOOTSTRAP_SERVERS.",
+        "Kafka is not running or does not answer",
+        next_step="Run: headrace up   or set KAFKA_BOOTSTRAP_SERVERS to your own.",
     )

@@ -1,6 +1,6 @@
-"""Requests to erase a person that wait while a pipeline runs: they are told, and carried out by a command of their own.
+"""Report pending erasure requests while a pipeline runs; `headrace forget` carries them out.
 
-An erasure deletes files for good, so it runs while nothing lands or builds; and who is meant may need a decision.
+An erasure deletes files permanently, so it runs while nothing lands or builds, and which person it means may need a decision.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from headrace.servers.embedded import Report
 
 @dataclass
 class WaitingRequests:
-    """Tells how many requests have come; each is told once."""
+    """Reports new erasure requests, each once."""
 
     lake: Lake
     report: Report
-    _seen: dict[int, int] = field(default_factory=dict)
+    _checkpoints: dict[int, int] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Reports requests that have come since the last look. Costs a look at a ledger where nothing has."""
+        """Report the requests that have landed since the last call. Without new ones, reads only the ledgers."""
         people, pipeline = self.lake.pipeline.people, self.lake.pipeline
-        for number, asked in enumerate(people.requests if people else ()):
-            name = pipeline.stream(asked.stream).table
+        for number, request in enumerate(people.requests if people else ()):
+            name = pipeline.stream(request.stream).table
             table = load_table(self.lake.catalog, name)
             now = read_ledger(table).checkpoint_id if table else 0
-            seen = self._seen.get(number, 0)
-            if now == seen:
+            last = self._checkpoints.get(number, 0)
+            if now == last:
                 continue
-            count = count_requests(self.lake.small, pipeline, asked, after=seen)
-            self._seen[number] = now
+            count = count_requests(self.lake.small, pipeline, request, after=last)
+            self._checkpoints[number] = now
             if count:
-                what = "1 request to erase a person waits" if count == 1 else f"{count} requests to erase a person wait"
-                self.report(f"{name}: {what}. Stop this, then run: headrace forget {pipeline.name} --requested")
+                what = f"{count} pending erasure request{'' if count == 1 else 's'}"
+                self.report(f"{name}: {what}. Stop this command, then run: headrace forget {pipeline.name} --requested")

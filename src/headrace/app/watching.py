@@ -1,4 +1,4 @@
-"""What `headrace serve` knows: figures that are read at most once a second, however many look, and what is around them."""
+"""The data behind `headrace serve`: figures that are read at most once a second, for any number of clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.app.figures import Bounds, read_bounds, read_figures
-from headrace.app.topics import TopicDesk, read_all_bounds
+from headrace.app.topics import TopicService, read_all_bounds
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.watched import WatchedCatalog, watch_catalog
@@ -39,21 +39,24 @@ _FIRST_WAIT_SECONDS = 1.5
 def load_pipelines(
     names: Sequence[str], *, environ: Mapping[str, str], folder: Path
 ) -> tuple[tuple[Pipeline, ...], dict[str, HeadraceError]]:
-    """Return these pipelines, or all that have a name here, and what is wrong with those that can't be loaded."""
-    found: list[Pipeline] = []
+    """Return these pipelines, or all of `folder`, and the errors of the pipelines that can't be loaded.
+
+    Raises the error of a pipeline that is named in `names`.
+    """
+    pipelines: list[Pipeline] = []
     broken: dict[str, HeadraceError] = {}
-    for name in names or [each.name for each in list_pipelines(folder)]:
+    for name in names or [pipeline.name for pipeline in list_pipelines(folder)]:
         try:
-            found.append(load_pipeline(name, environ=environ, folder=folder))
+            pipelines.append(load_pipeline(name, environ=environ, folder=folder))
         except HeadraceError as error:
             if names:
                 raise
             broken[name] = error
-    return tuple(found), broken
+    return tuple(pipelines), broken
 
 
 class Watch:
-    """The pipelines' figures as of the last second; thread-safe."""
+    """The pipelines' figures, at most a second old. Thread-safe."""
 
     def __init__(self, settings: Settings, pipelines: Sequence[Pipeline]) -> None:
         self._settings = settings
@@ -64,17 +67,17 @@ class Watch:
         self._read_at = float("-inf")
         self._ends = TopicEnds(settings, lambda admin: read_bounds(admin, pipelines))
         self._all_ends = TopicEnds(settings, read_all_bounds)
-        self.topics = TopicDesk(settings, pipelines, bounds=self._all_ends.latest, catalog=self.catalog)
+        self.topics = TopicService(settings, pipelines, bounds=self._all_ends.latest, catalog=self.catalog)
 
     def figures(self) -> tuple[PipelineStatus, ...]:
-        """Return the figures; a catalog that does not answer is an UnavailableError."""
+        """Return the figures. Raises an UnavailableError if the catalog does not answer."""
         with self._lock:
             if time.monotonic() - self._read_at > _EVERY_SECONDS:
                 self._read()
             return self._figures
 
     def catalog(self) -> Catalog:
-        """Return the tables as they were when the figures were read."""
+        """Return the catalog with the tables as of the last read of the figures."""
         self.figures()
         assert self._catalog is not None
         return self._catalog
@@ -86,14 +89,14 @@ class Watch:
     def _read(self) -> None:
         try:
             with translate_outages():
-                self._figures = self._look()
+                self._figures = self._read_statuses()
         except (SQLAlchemyError, OSError) as error:
             raise UnavailableError(
                 f"the catalog does not answer: {type(error).__name__}", where="catalog", next_step="Check it: headrace doctor"
             ) from error
         self._read_at = time.monotonic()
 
-    def _look(self) -> tuple[PipelineStatus, ...]:
+    def _read_statuses(self) -> tuple[PipelineStatus, ...]:
         if isinstance(self._catalog, WatchedCatalog):
             self._catalog.look()
         else:
@@ -101,17 +104,18 @@ class Watch:
         catalog, now = self._catalog, datetime.now(timezone.utc)
         bounds, dsn = self._ends.latest(), find_postgres(self._settings)
         return tuple(
-            read_figures(self._settings, each, catalog=catalog, bounds=bounds, dsn=dsn, now=now) for each in self._pipelines
+            read_figures(self._settings, pipeline, catalog=catalog, bounds=bounds, dsn=dsn, now=now)
+            for pipeline in self._pipelines
         )
 
 
 class TopicEnds:
-    """How far topics reach, asked for beside those who look: a Kafka that hangs keeps no one waiting."""
+    """The end offsets of topics, polled in a thread of its own, so that a hanging Kafka does not block clients."""
 
     def __init__(self, settings: Settings, read: Callable[[AdminClient], Bounds]) -> None:
         self._settings = settings
         self._read = read
-        self._found: tuple[float, Bounds] | None = None
+        self._newest: tuple[float, Bounds] | None = None
         self._asked_at = float("-inf")
         self._wake, self._answered, self._closed = Event(), Event(), Event()
         self._client: tuple[KafkaServers, AdminClient] | None = None
@@ -119,9 +123,9 @@ class TopicEnds:
         self._thread.start()
 
     def latest(self) -> Bounds | None:
-        """Return the newest that is known, or None where Kafka does not run or has not answered for a while.
+        """Return the newest bounds, or None if Kafka does not run or has not answered recently.
 
-        Who looks for the first time, or after a while, waits a moment for the answer.
+        The first call after a pause in polling waits up to 1.5 seconds for an answer.
         """
         first = time.monotonic() - self._asked_at > _ASKED_SECONDS
         if first:
@@ -130,31 +134,25 @@ class TopicEnds:
         self._wake.set()
         if first:
             self._answered.wait(_FIRST_WAIT_SECONDS)
-        found = self._found
-        return found[1] if found and time.monotonic() - found[0] < _ENDS_HOLD_SECONDS else None
+        newest = self._newest
+        return newest[1] if newest and time.monotonic() - newest[0] < _ENDS_HOLD_SECONDS else None
 
     def close(self) -> None:
         self._closed.set()
         self._wake.set()
 
     def _follow(self) -> None:
-        """Ask every two seconds, as long as somebody looks. An error is logged once, until it is another or goes away."""
-        last = ""
+        """Poll Kafka every two seconds until `latest` has not been called for 30 seconds."""
         while not self._closed.is_set():
-            self._wake.clear()  # before it looks whether somebody asked, or it would miss who asks meanwhile
+            self._wake.clear()  # before the check, or a call of `latest` in between would be missed
             if time.monotonic() - self._asked_at > _ASKED_SECONDS:
                 self._wake.wait(_ASKED_SECONDS)
                 continue
             try:
                 servers = find_servers(self._settings)
-                self._found = (time.monotonic(), self._read(self._admin(servers))) if servers else None
-                last = ""
-            except Exception as error:
-                # Whatever it is, the next look may do better, and a thread that ended would never look again.
-                self._found = None
-                if repr(error) != last:
-                    log_trace(_LOG, "the ends of topics can't be read", error, level=logging.WARNING)
-                last = repr(error)
+                self._newest = (time.monotonic(), self._read(self._admin(servers))) if servers else None
+            except Exception:  # the next poll may succeed, but only if this thread stays alive
+                self._newest = None
             self._answered.set()
             self._closed.wait(_ENDS_EVERY_SECONDS)
 

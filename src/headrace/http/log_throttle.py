@@ -13,7 +13,7 @@ _MOST_KEYS = 200
 
 
 class LogThrottle(logging.Filter):
-    """A filter that passes the first lines of a kind per minute, and counts the dropped ones in the next minute's first line."""
+    """A filter that passes the first lines of a kind per minute, and counts the dropped ones in the first line after it."""
 
     def __init__(self, *, lines: int = LINES, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

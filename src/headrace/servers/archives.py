@@ -1,4 +1,4 @@
-"""Distributions that come as an archive: unpacked once, beside the jars in the cache, and verified against the archive."""
+"""Unpack distributions into the cache, once, and verify their files against the archive."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path, PurePosixPath
 
 from headrace.errors import ServiceError
 from headrace.file_locks import locked
-from headrace.servers.verified_files import hash_file, hash_stream, recall, remember, tampered
+from headrace.servers.verified_files import hash_file, hash_stream, read_verified, record_verified, tampered
 
 ENDING = ".tar.gz"
 ZIPPED = ".zip"
 
 
 def unpack(archive: Path, *, cache: Path) -> Path:
-    """Return the folder with an archive's files, which is there in whole or not at all.
+    """Return the folder with an archive's files; it is complete or does not exist.
 
-    The archive is one whose sha256 the lock file confirmed, and its name has its version, so it is unpacked once. At the first
-    use after a boot, and when a file or a folder has changed since, every file is compared with the archive. Raises a
-    ServiceError if one differs, is missing, or was added.
+    The lock file confirmed the archive's sha256, and its name includes its version, so it is unpacked once. At the first use
+    after a boot, and when a file or folder has changed since, compares every file with the archive. Raises a ServiceError if a
+    file differs, is missing, or was added.
     """
     folder = cache / "unpacked" / archive.name.removesuffix(ENDING).removesuffix(ZIPPED)
     try:
@@ -63,7 +63,7 @@ def _extract(archive: Path, folder: Path) -> None:
 
 def _verify(archive: Path, folder: Path) -> None:
     memory = folder.parent / f".{folder.name}.verified.json"
-    if recall(memory, folder=folder):
+    if read_verified(memory, folder=folder):
         return
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
     expected = set()
@@ -75,7 +75,7 @@ def _verify(archive: Path, folder: Path) -> None:
             raise tampered(path, reason=f"it differs from {archive.name}", remove=folder)
     for name in sorted(files - expected):
         raise tampered(folder / name, reason=f"{archive.name} has no such file", remove=folder)
-    remember(memory, [folder, *folder.rglob("*")], folder=folder)
+    record_verified(memory, [folder, *folder.rglob("*")], folder=folder)
 
 
 def _members(archive: Path) -> Iterator[tuple[str, str, str]]:

@@ -33,10 +33,10 @@ class ConnectService(RunningService):
 
 @contextmanager
 def connect(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Yield the address of a Connect that answers, and stops at its end what it alone started and used.
+    """Yield the address of a Connect that answers; stop it at the end if nothing else uses it.
 
-    The address of one of ours includes user and password. It has the Kafka of the settings, which is found or started before it
-    and stopped after it.
+    The address of an embedded Connect includes user and password. Its Kafka is started before it and stopped after it. The
+    user's own Connect keeps running.
     """
     if settings.connect_url:
         _check_own(settings.connect_url, origin=settings.origins.get("connect.url", ""))
@@ -47,7 +47,7 @@ def connect(settings: Settings, *, report: Report) -> Iterator[str]:
 
 
 def find_connect(settings: Settings) -> str | None:
-    """Return the address, with user and password, of the user's own Connect or of the one that runs, without starting any."""
+    """Return the address, with its login, of the user's own Connect, else of the running one. Starts nothing."""
     service = None if settings.connect_url else running_connect(settings)
     return _url(settings, service.port) if service else settings.connect_url and settings.connect_url.rstrip("/")
 
@@ -59,25 +59,27 @@ def running_connect(settings: Settings) -> ConnectService | None:
 
 
 def start_connect(settings: Settings, *, detached: bool, report: Report) -> ConnectService:
-    """Return this home's Connect, started with its Kafka if they don't run. Detached it lives until `stop_connect`;
-    otherwise it ends with this process, or with the last one that uses it."""
+    """Return this home's Connect; start it and its Kafka if they don't run.
+
+    Detached it runs until `stop_connect`, otherwise until the last process that uses it ends.
+    """
     if not settings.kafka_bootstrap_servers:
         start_kafka(settings, detached=detached, report=report)
     return ConnectService.of(embedded.start(WORKER, settings, detached=detached, report=report))
 
 
 def stop_connect(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Return whether a Connect was running; it is stopped, whoever uses it."""
+    """Stop Connect, even if other commands use it; return whether it was running."""
     return embedded.stop(WORKER, settings, report=report)
 
 
 def knows_kafka(settings: Settings) -> bool:
-    """Return whether this home's Connect was started with the Kafka that runs now."""
+    """Return whether this home's Connect was started with the current Kafka."""
     return connect_worker.read_servers(settings.home / NAME) == str(find_servers(settings) or "")
 
 
 def secret_path(settings: Settings, name: str) -> Path:
-    """Return the file that has a secret of a connector of this home's Connect."""
+    """Return the file with a connector's secret, for this home's Connect."""
     return settings.home / NAME / connect_worker.SECRETS / f"{name}.properties"
 
 
@@ -85,7 +87,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     folder = settings.home / NAME
     servers = find_servers(settings)
     if servers is None:
-        raise ServiceError("Connect needs Kafka, and none runs", where=NAME, next_step="Run: headrace up connect")
+        raise ServiceError("Connect requires Kafka, which is not running", where=NAME, next_step="Run: headrace up connect")
 
     def choose() -> int:
         last = embedded.last_port(folder)
@@ -94,10 +96,10 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     port = choose()
     cache = cache_folder(os.environ)
     resolved = resolve_jars(NAME, report=report)
-    plugins = {each.name.partition("-")[0]: unpack(each, cache=cache).rglob("*.jar") for each in resolved if _is_archive(each)}
+    plugins = {path.name.partition("-")[0]: unpack(path, cache=cache).rglob("*.jar") for path in resolved if _is_archive(path)}
     connect_worker.prepare(folder, plugins={**plugins, CONVERTER: resolve_jars(CONVERTER, report=report)})
     connect_worker.write_login(folder, password=_password(settings))
-    jars = tuple(each for each in resolved if not _is_archive(each))
+    jars = tuple(path for path in resolved if not _is_archive(path))
     worker = connect_worker.Worker(folder, choose_java(os.environ).program, jars)
     report("Connect is starting")
     began = time.monotonic()
@@ -120,8 +122,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
         )
 
-    state = embedded.try_again(start, port=port, choose=choose, passing=[connect_worker.PORT_TAKEN])
-    embedded.keep_port(folder, state.port)
+    state = embedded.retry_start(start, port=port, choose=choose, retryable=[connect_worker.PORT_TAKEN])
+    embedded.save_port(folder, state.port)
     report(f"Connect is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
@@ -152,8 +154,7 @@ def _check_own(url: str, *, origin: str) -> None:
         raise UnavailableError(
             f"no Kafka Connect answers on {without_secrets(url)}",
             where=f"connect.url, from {origin}" if origin else "connect.url",
-            next_step="Start it or fix the address. Without one (unset HEADRACE_CONNECT_URL), Headrace starts a Connect of its"
-            " own.",
+            next_step="Start it or fix the URL. If HEADRACE_CONNECT_URL is unset, Headrace starts its own Connect.",
         )
 
 

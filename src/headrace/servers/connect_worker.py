@@ -1,13 +1,13 @@
-"""How the embedded Kafka Connect is set up: its folder, its properties, its command line, and what its log says when it fails.
+"""Set up the embedded Kafka Connect: its folder, properties and command line, and the errors of a failed start.
 
 `<home>/connect/` holds `worker.properties` (written at every start), `plugins/` (Debezium and the converter for Avro, each
 loaded apart), `secrets/` (passwords that connectors refer to, so that neither Connect's topics nor its answers have them),
-`port`, and `password`, which its REST interface asks for.
-It is a distributed worker, alone in its group, because only such a one can write exactly once.
+`port`, and the `password` of its REST interface.
+It is a distributed worker, alone in its group, because only distributed workers support exactly-once sources.
 
-Connect expands references to config providers (`${file:…}`) in its answers, for example to `…/config/validate`. So the REST
-interface answers nobody without the password, and a provider reads `secrets/` alone; a second one reads the variables that hold
-the login of your own Kafka, where there is one. Neither reads other files or variables.
+Connect expands references to config providers (`${file:…}`) in its responses, for example to `…/config/validate`. So the REST
+interface requires the password, and the file provider reads `secrets/` only. If Kafka is the user's own and has a login, a
+second provider reads the environment variables of that login, and no others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.errors import ServiceError
 from headrace.kafka.client import KEYSTORE, JavaClient
 from headrace.secret_files import write_privately
 from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG
-from headrace.servers.kafka_server import MAX_MESSAGE_BYTES, find_telling_line
+from headrace.servers.kafka_server import MAX_MESSAGE_BYTES, find_error_line
 from headrace.servers.ports import HOST
 
 PORT_TAKEN = "its port is taken"
@@ -31,7 +31,7 @@ SECRETS = "secrets"
 CONVERTER = "converter"
 APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 TRANSACTION_TIMEOUT_MS = 10_000
-"""For how long a transaction of a killed worker can hold back those who read committed messages."""
+"""How long a transaction of a killed worker can block consumers that read committed messages."""
 
 PROPERTIES = """\
 bootstrap.servers={servers}
@@ -87,7 +87,7 @@ _CLIENTS = ("", "producer.", "consumer.", "admin.")
 
 @dataclass(frozen=True)
 class Worker:
-    """The Connect of one home, before it runs: its folder, its Java, its jars, and the plugins by their names."""
+    """The Connect of one home, before its start: its folder, its Java and its jars."""
 
     folder: Path
     java: Path
@@ -104,9 +104,10 @@ class Worker:
 
 
 def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
-    """Make the folder ready: empty of what a run before left for a moment, with links to the plugins' jars.
+    """Prepare the folder: remove temporary files of the last run, and link the jars of the plugins.
 
-    Plugins are found by their manifests, which takes Connect a sixth of the time of a search; the converter's lacks one.
+    Connect finds plugins by their service manifests, which takes a sixth of the time of a scan. The converter lacks one, so
+    this writes it.
     """
     for name in ("tmp", "plugins"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -122,9 +123,9 @@ def prepare(folder: Path, *, plugins: dict[str, Iterable[Path]]) -> None:
 
 
 def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, client: JavaClient) -> None:
-    """Write `worker.properties`; topics get as many copies as an own Kafka gives them by default.
+    """Write `worker.properties`. On the user's own Kafka, topics get its default replication factor.
 
-    `client` is how to log in to Kafka: for the worker, and for the clients that it makes for its connectors.
+    `client` has the login to Kafka, for the worker and for the clients of its connectors.
     """
     secured = [f"{prefix}{name}={value}" for prefix in _CLIENTS for name, value in client.properties.items()]
     text = PROPERTIES.format(
@@ -146,13 +147,13 @@ def write_properties(folder: Path, *, servers: str, port: int, own_kafka: bool, 
 
 
 def write_login(folder: Path, *, password: str) -> None:
-    """Write who may use the REST interface, and the JAAS file that leads Connect there."""
+    """Write the user file of the REST interface, and the JAAS file that names it."""
     write_privately(folder / _USERS, f"{USER}={password}\n")
     write_privately(folder / _LOGIN, _LOGIN_CONF)
 
 
 def read_servers(folder: Path) -> str | None:
-    """Return the bootstrap servers that the worker was started with, or None if there was none."""
+    """Return the bootstrap servers that the worker was started with, or None if it was never started."""
     try:
         text = (folder / "worker.properties").read_text(encoding="utf-8")
     except OSError:
@@ -161,13 +162,13 @@ def read_servers(folder: Path) -> str | None:
 
 
 def explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a worker that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a worker that ended during its start, from its log."""
     if "Address already in use" in text or "Unable to initialize REST server" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_CONNECT_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "there is too little memory", "End other programs: Connect takes up to 800 MB."
+        what, step = "not enough memory", "End other programs: Connect takes up to 800 MB."
     elif "Failed to connect to and describe Kafka cluster" in text:
-        what, step = "Kafka does not answer it", "See that Kafka runs: headrace status"
+        what, step = "it can't reach Kafka", "Check that Kafka runs: headrace status"
     else:
-        what, step = "it ended while it started", "Read the log: headrace logs connect"
-    return ServiceError(f"Connect did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+        what, step = "it ended during its start", "Read the log: headrace logs connect"
+    return ServiceError(f"Connect did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)

@@ -1,7 +1,7 @@
-"""A server of a home for a command: found or started, shared, and stopped with the last command that uses it.
+"""Find or start a server of a home, share it between commands, and stop it with the last command that uses it.
 
-The server of a home runs once. It ends with the last command that uses it, unless `headrace up` started it: then it
-lives until `headrace down`. After a crash it comes back on the same data, and on the same port if that is free.
+A home runs each server at most once. It ends with the last command that uses it, unless `headrace up` started it: then it runs
+until `headrace down`. After a crash it restarts on the same data, and on the same port if that is free.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ S = TypeVar("S", bound="RunningService")
 
 @dataclass(frozen=True)
 class RunningService:
-    """A server that runs; `detached` is one that lives until `headrace down`, `secure` one that asks for a password."""
+    """A running server. A `detached` one runs until `headrace down`; a `secure` one requires a password."""
 
     port: int
     pid: int
@@ -44,10 +44,10 @@ class RunningService:
 
 @dataclass(frozen=True)
 class Embedded:
-    """A server that Headrace can start: its name in files and to people.
+    """A server that Headrace can start: its name in files and its title in messages.
 
-    `launch` starts it and returns the state of a process that has answered; `answers` says whether one that was found does.
-    One that is `securable` asks for a password where `services.secure` is set, one that is `always_secure` without it, too.
+    `launch` starts it and returns its state once it answers; `answers` checks a server that is already running. A `securable`
+    server requires a password if `services.secure` is set, an `always_secure` one in any case.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Embedded:
 
 @contextmanager
 def use(server: Embedded, settings: Settings, *, report: Report) -> Iterator[process.ServiceState]:
-    """Yield the state of a server that answers, and stops it at the end of the block if no other command uses it."""
+    """Yield the state of a server that answers; stop it at the end of the block if no other command uses it."""
     lease = process.take_lease(settings.home, server.name)
     try:
         yield _find_or_start(server, settings, detached=False, report=report)
@@ -77,8 +77,10 @@ def running(server: Embedded, settings: Settings) -> process.ServiceState | None
 
 
 def start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:
-    """Return the home's server, started if it does not run. Detached it lives until `stop`; otherwise it ends with this
-    process, or with the last one that uses it."""
+    """Return the home's server; start it if it does not run.
+
+    Detached it runs until `stop`, otherwise until the last process that uses it ends.
+    """
     lease = process.take_lease(settings.home, server.name)
     try:
         state = _find_or_start(server, settings, detached=detached, report=report)
@@ -91,7 +93,7 @@ def start(server: Embedded, settings: Settings, *, detached: bool, report: Repor
 
 
 def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
-    """Return whether a server was running; it is stopped, whoever uses it."""
+    """Stop a server, even if other commands use it; return whether it was running."""
     if not (settings.home / "services").is_dir():
         return False
     with _start_lock(server, settings, report=report):
@@ -105,7 +107,7 @@ def launch_until_ready(
     detached: bool,
     wait: Callable[[process.ServiceState], None],
 ) -> process.ServiceState:
-    """Return the state of a process that was started and waited for; one that does not get ready is stopped."""
+    """Start a process, wait for it and return its state; stop it if it does not become ready."""
     state = process.start(settings.home, launch, detached=detached)
     try:
         wait(state)
@@ -115,15 +117,15 @@ def launch_until_ready(
     return process.mark_ready(settings.home, state)
 
 
-def try_again(
-    start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], passing: Sequence[str]
+def retry_start(
+    start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], retryable: Sequence[str]
 ) -> process.ServiceState:
-    """Return what `start` and return for a port; an error that says one of `passing` passes, and a port is chosen again."""
+    """Call `start` with a port and return its state; on an error with one of the `retryable` reasons, retry on a new port."""
     for _ in range(ATTEMPTS - 1):
         try:
             return start(port)
         except ServiceError as error:
-            if not any(reason in error.what for reason in passing):
+            if not any(reason in error.what for reason in retryable):
                 raise
             time.sleep(_PAUSE)
             port = choose()
@@ -131,13 +133,16 @@ def try_again(
 
 
 def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:
-    """Return the port of the last run, else the usual one, else a free one. A port that was asked for is a must."""
+    """Return the port of the last run, else the usual one, else a free one.
+
+    Raises a ServiceError if the user has set the port and it is taken.
+    """
     if settings.origins.get(setting, "default") != "default":
         if not ports.becomes_free(usual):
             raise ServiceError(
-                f"port {usual} is taken{ports.name_holder(usual)}",
+                f"port {usual} is taken{ports.describe_holder(usual)}",
                 where=f"{setting}, from {settings.origins[setting]}",
-                next_step="Stop that program, or choose another port, or leave it out: then a free one is taken.",
+                next_step="Stop that program, choose another port, or unset it to use a free one.",
             )
         return usual
     if last is not None and ports.becomes_free(last):
@@ -145,7 +150,7 @@ def choose_port(title: str, setting: str, settings: Settings, *, usual: int, las
     if ports.is_free(usual):
         return usual
     port = ports.find_free_port()
-    report(f"Port {usual} is taken{ports.name_holder(usual)}: {title} takes {port}")
+    report(f"Port {usual} is taken{ports.describe_holder(usual)}: {title} uses {port}")
     return port
 
 
@@ -157,7 +162,7 @@ def wait_until_ready(
     explain: Callable[[str], ServiceError],
     pause: float = 0.05,
 ) -> None:
-    """Return when a server answers; one that ended meanwhile is the error that `explain` makes of its log."""
+    """Return when a server answers. If it ends before that, raises the error that `explain` returns for its log."""
     deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline:
         if process.find_process(state) is None:
@@ -169,15 +174,15 @@ def wait_until_ready(
 
 
 def last_port(folder: Path) -> int | None:
-    """Return the port of the run before, as `keep_port` kept it, or None if there was none."""
+    """Return the port that `save_port` wrote in the last run, or None if this is the first."""
     try:
         return int((folder / "port").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
 
 
-def keep_port(folder: Path, port: int) -> None:
-    """Note the port of a server in its folder, as the one to prefer next time."""
+def save_port(folder: Path, port: int) -> None:
+    """Write the port of a server to its folder, as the preferred port of the next start."""
     (folder / "port").write_text(f"{port}\n", encoding="ascii")
 
 
@@ -186,7 +191,7 @@ def read_log(state: process.ServiceState) -> str:
 
 
 def no_answer(title: str, state: process.ServiceState) -> ServiceError:
-    """Return the error for a server that runs and has not answered in time."""
+    """Return the error for a running server that has not answered in time."""
     return ServiceError(
         f"{title} did not answer within {START_TIMEOUT:.0f} seconds",
         where=state.log,
@@ -195,15 +200,15 @@ def no_answer(title: str, state: process.ServiceState) -> ServiceError:
 
 
 def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:
-    """The caller holds a lease, so a server that is found here does not go away for lack of users."""
+    """Return the state of the running server, or start it. The caller's lease keeps it running."""
     with _start_lock(server, settings, report=report):
         state = process.read_state(settings.home, server.name)
         if state is not None and process.find_process(state) is not None:
-            if not state.ready:  # its starter was killed: nobody waits for it any more
+            if not state.ready:  # the command that started it was killed
                 process.stop(settings.home, server.name)
             elif server.securable and settings.services_secure and not state.secure:
                 raise ServiceError(
-                    f"{server.title} runs without a password (pid {state.pid}), and services.secure asks for one",
+                    f"{server.title} runs without a password (pid {state.pid}), and services.secure requires one",
                     where=f"services.secure, from {settings.origins.get('services.secure', 'the profile')}",
                     next_step="Run: headrace down   then the command again.",
                 )
@@ -215,10 +220,10 @@ def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, repo
                 )
             elif server.answers(settings, state):
                 if detached and state.owner is not None:
-                    state = process.keep(settings.home, state)
+                    state = process.detach(settings.home, state)
                 report(f"{server.title} is already running on {ports.HOST}:{state.port}")
                 return state
-            elif process.find_process(state) is not None:  # else it was about to end when it was found
+            elif process.find_process(state) is not None:  # otherwise it ended during the check
                 raise UnavailableError(
                     f"{server.title} runs (pid {state.pid}) but does not answer on {ports.HOST}:{state.port}",
                     where=state.log,
@@ -236,7 +241,7 @@ def _start_lock(server: Embedded, settings: Settings, *, report: Report) -> Iter
             yield
     except TimeoutError:
         raise ServiceError(
-            f"another command has been starting or stopping {server.title} for too long",
+            f"another command has been starting or stopping {server.title} for more than {START_TIMEOUT * 2:.0f} seconds",
             where=str(path),
             next_step="Run: headrace status   and end the command that hangs.",
         ) from None

@@ -1,9 +1,10 @@
-"""Writes `jgo.lock.toml` next to a `jgo.toml`: every jar that it comes to, with version and sha256.
+"""Write the `jgo.lock.toml` of a `jgo.toml`: every jar that it resolves to, with version and sha256.
 
-What `archives.toml` names (`group:artifact:version:classifier:packaging`) is taken as it is: a distribution with all it needs.
+The archives of `archives.toml` (`group:artifact:version:classifier:packaging`) are distributions that contain all they need, so
+their dependencies are not resolved.
 
-For those who change versions: `python -m headrace.servers.jar_lock src/headrace/servers/jars/kafka`. The lock names
-no repository, so it holds behind any mirror.
+Run this after changing versions: `python -m headrace.servers.jar_lock src/headrace/servers/jars/kafka`. The lock names no
+repository, so it is valid behind any mirror.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ else:
 
 
 def write_lock(folder: Path) -> Path:
-    """Return the lock file's path; resolves and downloads afresh, into a folder that is thrown away."""
+    """Write the lock file and return its path. Resolves and downloads everything into a temporary folder."""
     from jgo.config import GlobalSettings
     from jgo.env import EnvironmentBuilder, EnvironmentSpec, LockedDependency, LockFile, compute_spec_hash
     from jgo.maven import MavenContext

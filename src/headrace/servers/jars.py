@@ -1,14 +1,14 @@
-"""The jars that Kafka and Spark run on: downloaded once, checked by sha256, then taken from the cache, offline.
+"""Provide the jars of Kafka, Spark and the other servers: downloaded once, checked by sha256, then used offline from the cache.
 
-A group is a folder with `jgo.toml` (what is wanted) and `jgo.lock.toml` (what that came to, each jar with its sha256;
-`python -m headrace.servers.jar_lock <folder>` writes it). jgo finds and downloads a jar; it writes straight to the
-final place and does not compare the lock's sha256, so here every jar is downloaded into a folder of its own, checked,
-and only then moved into the cache in one step: what is in the cache is whole.
+A group is a folder with `jgo.toml` (the requirements) and `jgo.lock.toml` (the resolved jars with their sha256, written by
+`python -m headrace.servers.jar_lock <folder>`). jgo downloads a jar directly to its target and does not compare the sha256. So
+here every jar is downloaded to a temporary folder, checked, and then moved into the cache atomically: the cache has no partial
+jars.
 
-The cache is `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace`: `jars/` in Maven's layout,
-and `classpaths/`, which remembers for each lock which jars were verified since the machine booted (verified_files.py). A jar
-that is not what the lock says is refused: it is neither run nor replaced.
-A company's mirror: `central = <address>` under `[repositories]` in jgo's own `~/.config/jgo.conf`.
+The cache is `$HEADRACE_CACHE`, else `$XDG_CACHE_HOME/headrace`, else `~/.cache/headrace`: `jars/` in Maven's layout, and
+`classpaths/`, which records for each lock the jars that were verified since the machine booted (verified_files.py). A jar that
+differs from the lock is an error: it is neither run nor replaced.
+To use a mirror, set `central = <address>` under `[repositories]` in jgo's `~/.config/jgo.conf`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from threading import Event
 
 from headrace.errors import ServiceError
 from headrace.file_locks import locked
-from headrace.servers.verified_files import hash_file, recall, remember, tampered
+from headrace.servers.verified_files import hash_file, read_verified, record_verified, tampered
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,7 @@ else:
 
 GROUPS = Path(__file__).parent / "jars"
 OPTIONAL = frozenset({"aws", "catalog", "postgres", "s3", "trino"})
-"""Groups that only some need: they are downloaded when somebody does."""
+"""Groups that are downloaded on first use only."""
 
 _ATTEMPTS = 3
 _SIDE_BY_SIDE = 4
@@ -62,7 +62,7 @@ class Jar:
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder that jars are kept in, for all pipelines of this user."""
+    """Return the cache folder, which all pipelines of a user share."""
     if environ.get("HEADRACE_CACHE"):
         return Path(environ["HEADRACE_CACHE"]).expanduser().resolve()
     base = environ.get("XDG_CACHE_HOME")
@@ -70,9 +70,10 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 
 
 def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path | None = None) -> tuple[Path, ...]:
-    """Return the jars of a group, in class path order; each is exactly the one that the lock names.
+    """Return the jars of a group in class path order, each verified against the lock; download missing ones.
 
-    `name` is a group of Headrace's own (`kafka`, `spark`) or a folder with its own `jgo.lock.toml`.
+    `name` is a built-in group (`kafka`, `spark`) or a folder with a `jgo.lock.toml`. Raises a ServiceError if a jar can't be
+    downloaded, or differs from the lock.
     """
     lock = (name if isinstance(name, Path) else GROUPS / name) / "jgo.lock.toml"
     content = _read_lock(lock)
@@ -82,7 +83,7 @@ def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path
         return jars
     wanted = _parse_lock(content, path=lock)
     try:
-        with locked(cache / "lock", timeout=1800, waiting=lambda: report("Waiting for another download to end")):
+        with locked(cache / "lock", timeout=1800, waiting=lambda: report("Waiting for another download to finish")):
             missing = [jar for jar in wanted if not (cache / "jars" / jar.path).exists()]
             if missing:
                 _download(
@@ -102,19 +103,19 @@ def resolve_jars(name: str | Path, *, report: Callable[[str], None], cache: Path
 
 
 def cached_jars(name: str, *, cache: Path | None = None) -> tuple[Path, ...]:
-    """Return a group's jars if all are in the cache, else nothing; downloads nothing.
+    """Return a group's jars if all are in the cache, else none; downloads nothing.
 
-    Raises a ServiceError for one that was tampered with.
+    Raises a ServiceError if a jar differs from the lock.
     """
     lock = GROUPS / name / "jgo.lock.toml"
     return _verified(_read_lock(lock), lock=lock, cache=cache or cache_folder(os.environ))
 
 
 def _verified(content: bytes, *, lock: Path, cache: Path) -> tuple[Path, ...]:
-    """Return a lock's jars if all are there, each with its sha256, else nothing. Raises a ServiceError for a tampered one."""
+    """Return a lock's jars if all exist, else none. Raises a ServiceError if one differs from its sha256."""
     folder = cache / "jars"
     memory = cache / "classpaths" / f"{hashlib.sha256(content).hexdigest()}.json"
-    jars = recall(memory, folder=folder)
+    jars = read_verified(memory, folder=folder)
     if jars:
         return jars
     wanted = _parse_lock(content, path=lock)
@@ -122,10 +123,10 @@ def _verified(content: bytes, *, lock: Path, cache: Path) -> tuple[Path, ...]:
     if not all(path.exists() for path in paths):
         return ()
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for jar, path, found in zip(wanted, paths, pool.map(hash_file, paths), strict=True):
-            if found != jar.sha256:
+        for jar, path, sha256 in zip(wanted, paths, pool.map(hash_file, paths), strict=True):
+            if sha256 != jar.sha256:
                 raise tampered(path, reason="its sha256 is not the one of the lock", remove=path)
-    remember(memory, paths, folder=folder)
+    record_verified(memory, paths, folder=folder)
     return paths
 
 
@@ -155,25 +156,25 @@ def _parse_lock(content: bytes, *, path: Path) -> tuple[Jar, ...]:
         )
     except (ValueError, KeyError) as error:
         raise ServiceError(
-            f"not a lock file of jars with a sha256 each: {error}",
+            f"not a valid lock file: {error}",
             where=str(path),
             next_step=f"Run: python -m headrace.servers.jar_lock {path.parent}",
         ) from error
 
 
 def _download(jars: list[Jar], *, title: str, folder: Path, report: Callable[[str], None]) -> None:
-    """Put every jar into its place in `folder`, whole and checked, or raises a ServiceError."""
+    """Download every jar to `folder`, checked by sha256. Raises a ServiceError if one can't be downloaded."""
     began = time.monotonic()
-    report(f"Downloading {len(jars)} jars for {title} (once; later they come from {folder})")
+    report(f"Downloading {len(jars)} jars for {title} (once, to {folder})")
     folder.mkdir(parents=True, exist_ok=True)
-    for left_over in folder.glob(".download-*"):  # of a download that was killed; the lock says that none runs now
+    for left_over in folder.glob(".download-*"):  # from a killed download; the caller's lock excludes a running one
         shutil.rmtree(left_over, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as fresh, _progress(len(jars), title) as show:
         pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
         ended = Event()
 
         def count(more_bytes: int, more_jars: int) -> None:
-            if ended.is_set():  # Ctrl-C, or another jar can't be had: don't download the rest first
+            if ended.is_set():  # Ctrl-C, or another jar failed: stop this download too
                 raise CancelledError
             show(more_bytes, more_jars)
 
@@ -187,7 +188,7 @@ def _download(jars: list[Jar], *, title: str, folder: Path, report: Callable[[st
 
 
 def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], None]) -> int:
-    """Return the size of a jar that is now in its place; tries again where that may help."""
+    """Download a jar to its place and return its size; retry up to three times."""
     from jgo.config import GlobalSettings
     from jgo.maven import MavenContext, PythonResolver
     from jgo.maven._core import DEFAULT_REMOTE_REPOS
@@ -216,24 +217,24 @@ def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], N
                     os.replace(path, place)
                     count(0, 1)
                     return size
-                problem = "what was downloaded is not the jar that the lock names (its sha256 differs)"
+                problem = "the sha256 of the downloaded jar differs from the lock"
             except OSError as error:  # requests' errors are OSErrors too
-                if error.errno is not None:  # the disk's, not the network's
+                if error.errno is not None:  # from the disk, not the network
                     raise
                 problem = f"{type(error).__name__}: the repository could not be reached"
             except RuntimeError:
-                problem = "no repository has it"
+                problem = "not found in any repository"
     raise ServiceError(
         f"{jar.artifact} {jar.version} could not be downloaded: {problem}",
         where=f"after {_ATTEMPTS} attempts",
-        next_step="The first run needs the Internet: check the connection (or HTTPS_PROXY, or the mirror in"
-        " ~/.config/jgo.conf) and run the same command again. What was already downloaded is kept.",
+        next_step="The first run requires Internet access: check the connection (or HTTPS_PROXY, or the mirror in"
+        " ~/.config/jgo.conf) and run the same command again. Downloaded jars are kept.",
     )
 
 
 @contextmanager
 def _progress(total: int, title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes more bytes and more finished jars; shows a bar where there is a terminal."""
+    """Yield a function that adds bytes and finished jars to a progress bar, which is shown on a terminal only."""
     from rich.console import Console
     from rich.filesize import decimal
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

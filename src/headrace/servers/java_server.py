@@ -1,4 +1,4 @@
-"""A server of the stack as a Java program: its folder, its port, its start, and what its log says when it fails."""
+"""Start a server of the stack that is a Java program: choose its port, wait for it, and explain a failed start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.errors import ServiceError
 from headrace.servers import embedded, ports, process
 from headrace.servers.embedded import Report
-from headrace.servers.kafka_server import find_telling_line
+from headrace.servers.kafka_server import find_error_line
 from headrace.settings import Settings
 
 PORT_TAKEN = "its port is taken"
@@ -20,9 +20,9 @@ PORT_TAKEN = "its port is taken"
 
 @dataclass(frozen=True)
 class JavaServer:
-    """A server as its state file and people call it, the port that it prefers, and the memory that it takes at most.
+    """A Java server: its name in state files, its title in messages, its default port and its maximum memory.
 
-    `answers` says whether one answers on a port; it is asked with the home's settings.
+    `answers` returns whether the server answers on a port, given the home's settings.
     """
 
     name: str
@@ -41,7 +41,10 @@ def start_server(
     detached: bool,
     report: Report,
 ) -> process.ServiceState:
-    """Return the state of a server that answers. `command` gives its command line for a port, and may write its files."""
+    """Start a server and return its state once it answers.
+
+    `command` returns the command line for a port, and may write the server's files.
+    """
     folder = settings.home / server.name
     shutil.rmtree(folder / "tmp", ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
@@ -74,21 +77,21 @@ def start_server(
         )
         return embedded.launch_until_ready(settings, launch, detached=detached, wait=wait)
 
-    state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
-    embedded.keep_port(folder, state.port)
+    state = embedded.retry_start(start, port=port, choose=choose, retryable=[PORT_TAKEN])
+    embedded.save_port(folder, state.port)
     report(f"{server.title} is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
 
 def _explain_failure(server: JavaServer, text: str, *, log: Path) -> ServiceError:
-    """Return the error for a server that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a server that ended during its start, from its log."""
     if "Address already in use" in text or "BindException" in text:
         what, step = PORT_TAKEN, "Run the command again."
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "there is too little memory", f"End other programs: it takes up to {server.memory_mb} MB."
+        what, step = "not enough memory", f"End other programs: it takes up to {server.memory_mb} MB."
     else:
-        what, step = "it ended while it started", f"Read the log: headrace --profile stack logs {server.name}"
-    return ServiceError(f"{server.title} did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+        what, step = "it ended during its start", f"Read the log: headrace --profile stack logs {server.name}"
+    return ServiceError(f"{server.title} did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)
 
 
 def _in_a_sentence(title: str) -> str:

@@ -1,4 +1,4 @@
-"""JupyterLab for a notebook of ours: on this machine alone, with a token, until it is stopped."""
+"""Run JupyterLab for a built-in notebook: on the loopback address, with a token."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headrace.servers.ports import HOST
 _RUNNER = "jupyterlab"
 
 
-def need_jupyter() -> None:
-    """Refuse where JupyterLab is not installed."""
+def check_jupyter() -> None:
+    """Raise a ServiceError if JupyterLab is not installed."""
     if importlib.util.find_spec(_RUNNER) is None:
         raise ServiceError(
             "JupyterLab is not installed", where="headrace notebook", next_step="Run: pip install 'headrace[notebook]'"
@@ -24,10 +24,10 @@ def need_jupyter() -> None:
 
 
 def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[str, ...]:
-    """Return the command that opens a notebook. JupyterLab generates a token and prints it; the command has none.
+    """Return the command that opens a notebook. JupyterLab generates and prints its token, so the command line has none.
 
-    JupyterLab checks Host, Origin and its XSRF cookie. These flags keep a configuration of the user's from relaxing that: this
-    server can read and run anything.
+    JupyterLab checks Host, Origin and its XSRF cookie. It can read and run anything, so these flags keep the user's own
+    configuration from disabling the checks.
     """
     return (
         sys.executable,
@@ -42,12 +42,12 @@ def jupyter_command(notebook: Path, *, port: int, opens_browser: bool) -> tuple[
         "--ServerApp.allow_origin_pat=",
         "--ServerApp.disable_check_xsrf=False",
         *(() if opens_browser else ("--no-browser",)),
-        *(("--allow-root",) if os.geteuid() == 0 else ()),  # it answers this machine alone, and only with the token
+        *(("--allow-root",) if os.geteuid() == 0 else ()),  # it answers only on the loopback address and with the token
     )
 
 
-def become_jupyter(notebook: Path, *, port: int, opens_browser: bool, environ: Mapping[str, str]) -> NoReturn:
-    """Turn this process into JupyterLab, which says its address with the token and end with Ctrl-C."""
+def exec_jupyter(notebook: Path, *, port: int, opens_browser: bool, environ: Mapping[str, str]) -> NoReturn:
+    """Replace this process with JupyterLab, which prints its address with the token and runs until Ctrl-C."""
     command = jupyter_command(notebook, port=port, opens_browser=opens_browser)
     sys.stdout.flush()
     os.execve(command[0], command, dict(environ))

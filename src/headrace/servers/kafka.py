@@ -1,4 +1,4 @@
-"""Kafka for a command: the user's own, or a real broker that Headrace starts, shares and stops (see embedded.py)."""
+"""Kafka for a command: the user's own, or a broker that Headrace starts, shares and stops (see embedded.py)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class KafkaService(RunningService):
 
 @contextmanager
 def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
-    """Yield the servers of a Kafka that answers, and stops at its end what it alone started and used."""
+    """Yield the servers of a Kafka that answers; stop it at the end if nothing else uses it.
+
+    The user's own Kafka keeps running.
+    """
     own = own_servers(settings)
     if own:
         _check_own(own, origin=settings.origins.get("kafka.bootstrap_servers", ""))
@@ -54,20 +57,22 @@ def running_kafka(settings: Settings) -> KafkaService | None:
 
 
 def find_servers(settings: Settings) -> KafkaServers | None:
-    """Return the servers of the user's own Kafka or of this home's broker; None where that does not run."""
+    """Return the servers of the user's own Kafka, else of this home's broker; None if that does not run."""
     own = own_servers(settings)
     state = None if own else embedded.running(BROKER, settings)
     return _servers(settings, state) if state else own
 
 
 def start_kafka(settings: Settings, *, detached: bool, report: Report) -> KafkaService:
-    """Return this home's broker, started if it does not run. Detached it lives until `stop_kafka`; otherwise it
-    ends with this process, or with the last one that uses it."""
+    """Return this home's broker; start it if it does not run.
+
+    Detached it runs until `stop_kafka`, otherwise until the last process that uses it ends.
+    """
     return KafkaService.of(embedded.start(BROKER, settings, detached=detached, report=report))
 
 
 def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Return whether a broker was running; it is stopped, whoever uses it."""
+    """Stop the broker, even if other commands use it; return whether it was running."""
     return embedded.stop(BROKER, settings, report=report)
 
 
@@ -102,7 +107,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             wait=lambda state: _wait_until_ready(settings, state, cluster=cluster),
         )
 
-    state = embedded.try_again(start, port=port, choose=choose, passing=[kafka_server.PORT_TAKEN])
+    state = embedded.retry_start(start, port=port, choose=choose, retryable=[kafka_server.PORT_TAKEN])
     report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
@@ -137,7 +142,7 @@ BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers, securable=True
 
 
 def _servers(settings: Settings, state: process.ServiceState) -> KafkaServers:
-    """Return how to reach this home's broker, with its login if it was started with one."""
+    """Return the address of this home's broker, with its login if it was started with one."""
     address = KafkaService.of(state).bootstrap_servers
     return with_login(address, user=kafka_server.USER, password=_password(settings)) if state.secure else KafkaServers(address)
 
@@ -151,16 +156,15 @@ def _check_own(servers: KafkaServers, *, origin: str) -> None:
 
     def note(error: KafkaError) -> None:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            refusals.append(f": it refuses who asks ({error.str()})")
+            refusals.append(f": authentication failed ({error.str()})")
 
     client = _client(servers, note)
     if _ask(client, timeout=ANSWER_TIMEOUT) is None:
-        client.poll(0)  # hands over what it has to say
+        client.poll(0)  # delivers errors to `note`
         raise UnavailableError(
             f"Kafka does not answer on {servers}{refusals[0] if refusals else ''}",
             where=f"kafka.bootstrap_servers, from {origin}" if origin else "kafka.bootstrap_servers",
-            next_step="Start it or fix the address. Without one (unset KAFKA_BOOTSTRAP_SERVERS), Headrace starts a"
-            " Kafka of its own.",
+            next_step="Start it or fix the address. If KAFKA_BOOTSTRAP_SERVERS is unset, Headrace starts its own Kafka.",
         )
 
 
@@ -170,7 +174,7 @@ def _client(servers: KafkaServers, note: Callable[[KafkaError], None] = lambda e
 
 
 def _ask(client: AdminClient, *, timeout: float) -> str | None:
-    """Return the id of the cluster that answers, or None if none with a broker does."""
+    """Return the id of the cluster that answers, or None if no broker does."""
     try:
         answer = client.list_topics(timeout=timeout)
     except KafkaException:

@@ -1,8 +1,8 @@
-"""How the embedded broker is set up: its folder, its properties, its command line, and what its log says when it fails.
+"""Set up the embedded broker: its folder, properties and command line, and the errors of a failed start.
 
-`<home>/kafka/` holds `server.properties` (written at every start; its port is the one to prefer next time), `data/`
-(the topics), `tmp/` and, where `services.secure` is set, `password`. One process is broker and controller (KRaft), and listens
-on 127.0.0.1 only.
+`<home>/kafka/` holds `server.properties` (written at every start; its port is the preferred one of the next start), `data/`
+(the topics), `tmp/` and, if `services.secure` is set, `password`. One process is broker and controller (KRaft). It listens on
+127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ENOUGH_SPACE = 500 * 1000 * 1000
 PORT_TAKEN = "its port is taken"
 
-# A producer may come before its pipeline: its first message makes the topic, with one partition. The pipeline adds the others
-# that it says (ensure_topics), which only works in this direction: Kafka takes no partition away.
+# A producer may start before its pipeline. Its first message then creates the topic with one partition, and the pipeline adds
+# the others (ensure_topics). The reverse would not work, because Kafka can't remove partitions.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -79,7 +79,7 @@ _JVM = ("-Xms64m", "-Xmx512m", *SERVER_OPTIONS, *SIMPLE_LOG)
 
 @dataclass(frozen=True)
 class Server:
-    """The broker of one home, before it runs: its folder, its Java and its jars."""
+    """The broker of one home, before its start: its folder, its Java and its jars."""
 
     folder: Path
     java: Path
@@ -94,9 +94,9 @@ class Server:
 
 
 def write_properties(server: Server, *, port: int, controller_port: int, password: str | None = None) -> None:
-    """Write `server.properties`; paths in it are relative to the folder, so that no path needs escaping.
+    """Write `server.properties`. Its paths are relative to the folder, so that they need no escaping.
 
-    With a password, clients and the controller have to log in as `USER`.
+    With a password, clients and the controller must log in as `USER`.
     """
     text = PROPERTIES.format(
         host=HOST,
@@ -112,16 +112,16 @@ def write_properties(server: Server, *, port: int, controller_port: int, passwor
 
 
 def last_port(folder: Path) -> int | None:
-    """Return the port of the run before, or None if there was none."""
+    """Return the port of the last run, or None if this is the first."""
     try:
-        found = re.search(r"^listeners=BROKER://[^:]+:(\d+)", (folder / "server.properties").read_text(), re.MULTILINE)
+        listener = re.search(r"^listeners=BROKER://[^:]+:(\d+)", (folder / "server.properties").read_text(), re.MULTILINE)
     except OSError:
         return None
-    return int(found.group(1)) if found else None
+    return int(listener.group(1)) if listener else None
 
 
 def format_storage(server: Server) -> None:
-    """Make `data/` ready for Kafka unless it is; an interrupted call leaves nothing that a later one would trust."""
+    """Format `data/`. Idempotent; an interrupted call leaves no partial `data/` behind."""
     shutil.rmtree(server.folder / "tmp", ignore_errors=True)
     (server.folder / "tmp").mkdir(parents=True)
     if server.data.exists():
@@ -153,49 +153,49 @@ def format_storage(server: Server) -> None:
 
 
 def read_cluster_id(folder: Path) -> str | None:
-    """Return the id that the broker will answer with, or None if its storage does not say."""
+    """Return the cluster id in the broker's storage, or None if it has none."""
     try:
         text = (folder / "data" / "meta.properties").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"^cluster\.id=(\S+)", text, re.MULTILINE)
-    return found.group(1) if found else None
+    cluster = re.search(r"^cluster\.id=(\S+)", text, re.MULTILINE)
+    return cluster.group(1) if cluster else None
 
 
 def check_space(home: Path) -> None:
-    """Raise a ServiceError where the disk has too little space for a broker to run on."""
+    """Raise a ServiceError if the disk has too little free space for a broker."""
     free = shutil.disk_usage(home).free
     if free < ENOUGH_SPACE:
         raise ServiceError(
-            f"the disk is almost full: {free / 1e6:.0f} MB are free, and Kafka needs {ENOUGH_SPACE / 1e6:.0f} MB",
+            f"the disk is almost full: {free / 1e6:.0f} MB are free, and Kafka requires {ENOUGH_SPACE / 1e6:.0f} MB",
             where=str(home),
             next_step="Free some space, or set HEADRACE_HOME to a folder on another disk, then run the command again.",
         )
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Return the error for a broker that ended while it started: its telling line, its log, and what to do."""
-    line = find_telling_line(text)
+    """Return the error for a broker that ended during its start, from its log."""
+    line = find_error_line(text)
     if "No space left on device" in text:
         what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
     elif "Address already in use" in text or "BindException" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_KAFKA_PORT=<number>"
     elif re.search(r"insufficient memory|Could not reserve enough space|OutOfMemoryError", text):
-        what, step = "there is too little memory", "End other programs: the broker takes up to 700 MB."
+        what, step = "not enough memory", "End other programs: the broker takes up to 700 MB."
     elif re.search(r"(?i)meta\.?properties|metadata\.version|quorum-?state|bootstrap\.checkpoint|corrupt", text):
-        what = "its storage is damaged or of another version"
+        what = "its storage is damaged or from another version"
         step = f"To start with empty topics: mv {home / 'kafka'} {home / 'kafka.broken'}   then run the command again."
     else:
-        what, step = "it ended while it started", "Read the log: headrace logs kafka"
+        what, step = "it ended during its start", "Read the log: headrace logs kafka"
     return ServiceError(f"Kafka did not start: {what} ({line})", where=str(log), next_step=step)
 
 
-def find_telling_line(text: str) -> str:
-    """Return the log's line that most likely says what went wrong: the last cause, else error, else line."""
+def find_error_line(text: str) -> str:
+    """Return the line of a log that most likely has the reason of a failure: the last cause, else error, else line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("at ", "... ", "headrace: "))]
     for sign in (r"^Caused by:", r"Exception|Error:", r"\b(FATAL|ERROR)\b"):
-        found = [line for line in telling if re.search(sign, line)]
-        if found:
-            return found[-1][:300]
+        matches = [line for line in telling if re.search(sign, line)]
+        if matches:
+            return matches[-1][:300]
     return telling[-1][:300] if telling else "its log is empty"

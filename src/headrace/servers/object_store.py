@@ -1,7 +1,7 @@
-"""The stack's object store: S3Proxy, which speaks S3 and keeps its objects in files (see embedded.py for its life).
+"""The stack's object store: S3Proxy, which serves S3 from local files (for its lifecycle see embedded.py).
 
-`<home>/s3/` holds `data/` (a folder for each bucket), `port`, `access-key`, `secret-key` and `server.properties`, which has
-both keys: their owner alone may read these three. It listens on 127.0.0.1 only and answers nobody without the keys.
+`<home>/s3/` holds `data/` (a folder per bucket), `port`, and `access-key`, `secret-key` and `server.properties` with both keys;
+these three are readable only by their owner. The server listens on 127.0.0.1 only and requires the keys.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class ObjectStoreService(RunningService):
-    """A running object store; `endpoint` is where it speaks S3."""
+    """A running object store; `endpoint` is its S3 endpoint."""
 
     @property
     def endpoint(self) -> str:
@@ -62,7 +62,7 @@ def running_object_store(settings: Settings) -> ObjectStoreService | None:
 
 
 def find_keys(settings: Settings) -> Keys:
-    """Return the keys of this home's object store; the first call makes them up."""
+    """Return the keys of this home's object store; the first call generates them."""
     folder = settings.home / NAME
     return Keys(keep_secret(folder / "access-key"), keep_secret(folder / "secret-key"))
 
@@ -70,14 +70,14 @@ def find_keys(settings: Settings) -> Keys:
 def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
     folder = settings.home / NAME
     (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
-    (folder / "data" / BUCKET).chmod(0o700)  # a bucket whose folder others may read is public to S3Proxy
+    (folder / "data" / BUCKET).chmod(0o700)  # S3Proxy makes a bucket public if others may read its folder
     keys = find_keys(settings)
     jars = resolve_jars(NAME, report=report)
     java = choose_java(os.environ).program
 
     def command(port: int) -> tuple[str, ...]:
         _write_properties(folder, keys, port=port)
-        log = "-Dorg.slf4j.simpleLogger.cacheOutputStream=true"  # S3Proxy sends standard error through its logger
+        log = "-Dorg.slf4j.simpleLogger.cacheOutputStream=true"  # S3Proxy redirects standard error to its logger
         class_path = os.pathsep.join(map(str, jars))
         options = ("-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *SIMPLE_LOG, log)
         return (str(java), *options, "-cp", class_path, "org.gaul.s3proxy.Main", "--properties", "server.properties")
@@ -86,18 +86,18 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
 
 def _write_properties(folder: Path, keys: Keys, *, port: int) -> None:
-    data = str((folder / "data").resolve()).replace("\\", "\\\\")  # it loses parts of uploads under a path that is relative
+    data = str((folder / "data").resolve()).replace("\\", "\\\\")  # with a relative path it loses parts of uploads
     text = _PROPERTIES.format(host=ports.HOST, port=port, access_key=keys.access_key, secret_key=keys.secret_key, data=data)
     write_privately(folder / "server.properties", text)
 
 
-def _is_there(settings: Settings, port: int) -> bool:
-    """Ask without keys: it is there if it refuses."""
+def _is_ready(settings: Settings, port: int) -> bool:
+    """Return whether the server denies a request without keys, which it does once it is ready."""
     try:
         return ask(f"http://{ports.HOST}:{port}/{BUCKET}", timeout=5.0).status == _FORBIDDEN
     except UnavailableError:
         return False
 
 
-_JAVA = JavaServer(NAME, "The object store", port=9000, memory_mb=400, answers=_is_there)
-SERVER = Embedded(NAME, "The object store", launch=_start, answers=lambda settings, state: _is_there(settings, state.port))
+_JAVA = JavaServer(NAME, "The object store", port=9000, memory_mb=400, answers=_is_ready)
+SERVER = Embedded(NAME, "The object store", launch=_start, answers=lambda settings, state: _is_ready(settings, state.port))

@@ -1,4 +1,4 @@
-"""Ports of this machine: which are free, and who holds those that are not."""
+"""Check which ports of this machine are free, and which program uses a port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ HOST = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this port; asks both ways, as systems differ in what a bind finds."""
+    """Return whether a server could listen on this port. Tries to connect and to bind, because systems differ in what a bind
+    detects."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as client:
         client.settimeout(1)
         if client.connect_ex((HOST, port)) == 0:
@@ -26,8 +27,7 @@ def is_free(port: int) -> bool:
 
 
 def becomes_free(port: int, *, within: float = 1.0) -> bool:
-    """Return whether a port is free, now or in a moment: a server that was killed keeps its port until the last of
-    its threads has ended."""
+    """Return whether a port is free or becomes free in time: a killed server keeps its port until its last thread ends."""
     deadline = time.monotonic() + within
     while not is_free(port):
         if time.monotonic() > deadline:
@@ -43,8 +43,8 @@ def find_free_port() -> int:
     return port
 
 
-def name_holder(port: int) -> str:
-    """Return who listens on a port, such as ` by java (pid 7)`, or nothing where the system does not tell."""
+def describe_holder(port: int) -> str:
+    """Return which program listens on a port, such as ` by java (pid 7)`; empty if it is not known."""
     try:
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and getattr(connection.laddr, "port", None) == port and connection.pid:

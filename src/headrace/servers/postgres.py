@@ -1,4 +1,4 @@
-"""Postgres for a command: the user's own, or a real server that Headrace starts, shares and stops (see embedded.py)."""
+"""Postgres for a command: the user's own, or a server that Headrace starts, shares and stops (see embedded.py)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ ANSWER_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class PostgresService(RunningService):
-    """A running Postgres; `dsn` is how to connect to it, and has its password."""
+    """A running Postgres; `dsn` is its connection string, with the password."""
 
     dsn: str = field(default="", repr=False)
 
 
 @contextmanager
 def postgres(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Yield the connection string of a Postgres that answers, and stops at its end what it alone started and used.
+    """Yield the connection string of a Postgres that answers; stop it at the end if nothing else uses it.
 
-    The string has a password in it: it is for connecting, never for printing (see `without_password`).
+    The user's own Postgres keeps running.
+    The string contains the password: use it to connect, never print it (see `without_password`).
     """
     if settings.postgres_url:
         _check_own(settings.postgres_url, origin=settings.origins.get("postgres.url", ""))
@@ -50,24 +51,26 @@ def running_postgres(settings: Settings) -> PostgresService | None:
 
 
 def find_postgres(settings: Settings) -> str | None:
-    """Return the connection string of the user's own Postgres or of the one that runs, without starting any."""
+    """Return the connection string of the user's own Postgres, else of the running one. Starts nothing."""
     service = None if settings.postgres_url else running_postgres(settings)
     return service.dsn if service else settings.postgres_url
 
 
 def start_postgres(settings: Settings, *, detached: bool, report: Report) -> PostgresService:
-    """Return this home's Postgres, started if it does not run. Detached it lives until `stop_postgres`; otherwise it
-    ends with this process, or with the last one that uses it."""
+    """Return this home's Postgres; start it if it does not run.
+
+    Detached it runs until `stop_postgres`, otherwise until the last process that uses it ends.
+    """
     return _as_service(settings, embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_postgres(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Return whether a Postgres was running; it is stopped, whoever uses it."""
+    """Stop Postgres, even if other commands use it; return whether it was running."""
     return embedded.stop(SERVER, settings, report=report)
 
 
 def without_password(dsn: str) -> str:
-    """Return where a connection string leads, for people: `analytics@127.0.0.1:7777/analytics`."""
+    """Return a connection string without its password, for messages: `analytics@127.0.0.1:7777/analytics`."""
     try:
         parts = conninfo_to_dict(dsn)
     except psycopg.Error:
@@ -101,16 +104,16 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             environ=os.environ,
             port=port,
             user=server.user,
-            ending=signal.SIGINT,  # a fast shutdown: SIGTERM would wait for every client to go
+            ending=signal.SIGINT,  # a fast shutdown; SIGTERM would wait for every client to disconnect
         )
         return embedded.launch_until_ready(
             settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
         )
 
-    state = embedded.try_again(
-        start, port=port, choose=choose, passing=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
+    state = embedded.retry_start(
+        start, port=port, choose=choose, retryable=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
     )
-    embedded.keep_port(server.folder, state.port)
+    embedded.save_port(server.folder, state.port)
     report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
@@ -129,9 +132,9 @@ def _answers(settings: Settings, state: process.ServiceState) -> bool:
     problem = _try(_dsn(settings, state))
     if problem and "password authentication failed" in problem:
         raise SettingsError(
-            "Postgres runs, and was started with another password",
+            "Postgres was started with another password",
             where=f"{ports.HOST}:{state.port}",
-            next_step="Set HEADRACE_POSTGRES_PASSWORD as it was then, or run: headrace down   then the command again.",
+            next_step="Set HEADRACE_POSTGRES_PASSWORD to that password, or run: headrace down   then the command again.",
         )
     return problem is None
 
@@ -145,22 +148,21 @@ def _check_own(url: str, *, origin: str) -> None:
         conninfo_to_dict(url)
     except psycopg.Error:
         raise SettingsError(
-            "postgres.url is not an address of a Postgres",
+            "postgres.url is not a Postgres URL",
             where=where,
-            next_step="Write it as postgresql://user@host:5432/database, with the password in it or in PGPASSWORD.",
+            next_step="Write it as postgresql://user@host:5432/database, with the password in the URL or in PGPASSWORD.",
         ) from None
     problem = _try(url)
     if problem is not None:
         raise UnavailableError(
-            f"Postgres does not let us in on {without_password(url)}: {problem}",
+            f"could not connect to Postgres on {without_password(url)}: {problem}",
             where=where,
-            next_step="Start it or fix the address. Without one (unset HEADRACE_POSTGRES_URL), Headrace starts a Postgres"
-            " of its own.",
+            next_step="Start it or fix the URL. If HEADRACE_POSTGRES_URL is unset, Headrace starts its own Postgres.",
         )
 
 
 def _try(dsn: str) -> str | None:
-    """Return None if a connection can be made, else why not, in the server's or the library's last line."""
+    """Return None if a connection succeeds, else the first line of the error."""
     try:
         psycopg.connect(dsn, connect_timeout=int(ANSWER_TIMEOUT)).close()
     except psycopg.Error as error:

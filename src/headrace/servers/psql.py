@@ -1,4 +1,4 @@
-"""psql, the program that comes with Postgres, on a database of ours or of the user's."""
+"""Run psql on Headrace's Postgres or on the user's own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headrace.servers.postgres_server import find_programs
 
 
 def open_psql(dsn: str, arguments: Sequence[str] = ()) -> int:
-    """Return how psql ended, with the terminal as its own."""
+    """Run psql on the terminal and return its exit code."""
     return subprocess.run([_program(), *arguments], env={**os.environ, **environ_of(dsn)}, check=False).returncode
 
 
 def run_statement(dsn: str, statement: str) -> str:
-    """Return what psql says of one statement; one that fails is a ServiceError."""
+    """Run one statement and return psql's output. Raises a ServiceError if it fails."""
     done = subprocess.run(
         [_program(), "--no-psqlrc", "--set", "ON_ERROR_STOP=1", "--command", statement],
         env={**os.environ, **environ_of(dsn)},
@@ -27,7 +27,7 @@ def run_statement(dsn: str, statement: str) -> str:
     )
     if done.returncode:
         raise ServiceError(
-            f"psql could not do it: {done.stderr.strip()}", where=statement, next_step="Fix the statement, then try again."
+            f"psql failed: {done.stderr.strip()}", where=statement, next_step="Fix the statement, then try again."
         )
     return done.stdout.strip()
 

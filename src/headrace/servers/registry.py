@@ -1,9 +1,10 @@
 """A schema registry for a command: the user's own, or Apicurio, which Headrace starts, shares and stops (see embedded.py).
 
-`<home>/registry/` holds its database (H2, one file, every schema on disk before it is answered for), `port`, the one to
-prefer next time, and `password`. It listens on 127.0.0.1 only, behind a gate (gate.py) that checks where requests come from.
+`<home>/registry/` holds its database (H2, one file; a schema is on disk before its registration is acknowledged), `port`, the
+preferred port of the next start, and `password`. The registry listens on 127.0.0.1 only, behind a gate (gate.py) that checks
+the origin of requests.
 
-The registry itself always asks for the password. Unless `services.secure` is set, the gate adds it to requests without any.
+The registry always requires the password. Unless `services.secure` is set, the gate adds it to requests without any.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from headrace.servers.archives import unpack
 from headrace.servers.embedded import Embedded, Report, RunningService
 from headrace.servers.jars import cache_folder, resolve_jars
 from headrace.servers.java import SERVER_OPTIONS, choose_java
-from headrace.servers.kafka_server import find_telling_line
+from headrace.servers.kafka_server import find_error_line
 from headrace.settings import Settings
 
 NAME = "registry"
 COMPATIBLE = "/apis/ccompat/v7"
-"""Where Apicurio answers as Confluent's registry does."""
+"""The path of Apicurio's Confluent-compatible API."""
 NATIVE = "/apis/registry/v2"
-"""Where Apicurio answers as its own converter asks."""
+"""The path of Apicurio's own API, which its converter uses."""
 USER = "headrace"
 PORT_TAKEN = "its port is taken"
 ANSWER_TIMEOUT = 10.0
@@ -45,7 +46,7 @@ quarkus.security.users.embedded.plain-text=true
 quarkus.security.users.embedded.users.{user}={password}
 quarkus.security.users.embedded.roles.{user}=sr-admin
 """
-"""What `config/application.properties` says; the registry reads it from its working folder."""
+"""The content of `config/application.properties`, which the registry reads from its working folder."""
 _DATABASE = "jdbc:h2:file:./data/registry;WRITE_DELAY=0"
 
 
@@ -56,7 +57,10 @@ class RegistryService(RunningService):
 
 @contextmanager
 def registry(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Yield the address of a registry that answers, and stops at its end what it alone started and used."""
+    """Yield the address of a registry that answers; stop it at the end if nothing else uses it.
+
+    The user's own registry keeps running.
+    """
     if settings.registry_url:
         _check_own(settings.registry_url, origin=settings.origins.get("registry.url", ""))
         yield settings.registry_url
@@ -66,17 +70,19 @@ def registry(settings: Settings, *, report: Report) -> Iterator[str]:
 
 
 def find_registry(settings: Settings) -> str | None:
-    """Return the address of the user's own registry or of the one that runs, without starting any; with user and password if it
-    asks for them."""
+    """Return the address of the user's own registry, else of the running one, with its login if it requires one.
+
+    Starts nothing.
+    """
     service = None if settings.registry_url else running_registry(settings)
     return _url(settings, service) if service else settings.registry_url
 
 
 class ExpectedRegistry:
-    """Tells a registry that is down from none at all: asking it fails until it answers again.
+    """Distinguishes an outage of the registry from having no registry.
 
-    It is the user's own registry, the one that runs here, or one that was started here and died, is starting, or was found
-    before by this object.
+    A registry is expected if the user has one, if one runs or was started in this home, or if this object has found one before.
+    During its outage, `find` still returns its address, so requests fail until it answers again.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -84,12 +90,12 @@ class ExpectedRegistry:
         self._last = ""
 
     def find(self) -> str:
-        """Return the registry's address, or nothing where no registry is expected; a password only for one that runs."""
-        found = find_registry(self._settings)
+        """Return the registry's address, empty if none is expected. It has a password only while the registry runs."""
+        address = find_registry(self._settings)
         state = process.read_state(self._settings.home, NAME)
-        if found or state:
-            self._last = f"http://{ports.HOST}:{state.port}{COMPATIBLE}" if state else without_secrets(found or "")
-        return found or self._last
+        if address or state:
+            self._last = f"http://{ports.HOST}:{state.port}{COMPATIBLE}" if state else without_secrets(address or "")
+        return address or self._last
 
 
 def running_registry(settings: Settings) -> RegistryService | None:
@@ -99,13 +105,15 @@ def running_registry(settings: Settings) -> RegistryService | None:
 
 
 def start_registry(settings: Settings, *, detached: bool, report: Report) -> RegistryService:
-    """Return this home's registry, started if it does not run. Detached it lives until `stop_registry`; otherwise it ends
-    with this process, or with the last one that uses it."""
+    """Return this home's registry; start it if it does not run.
+
+    Detached it runs until `stop_registry`, otherwise until the last process that uses it ends.
+    """
     return RegistryService.of(embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_registry(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Return whether a registry was running; it is stopped, whoever uses it."""
+    """Stop the registry, even if other commands use it; return whether it was running."""
     return embedded.stop(SERVER, settings, report=report)
 
 
@@ -147,8 +155,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
         )
 
-    state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
-    embedded.keep_port(folder, state.port)
+    state = embedded.retry_start(start, port=port, choose=choose, retryable=[PORT_TAKEN])
+    embedded.save_port(folder, state.port)
     report(f"The registry is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
@@ -177,14 +185,14 @@ def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
 
 
 def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a registry that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a registry that ended during its start, from its log."""
     if "Address already in use" in text or "already bound" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_REGISTRY_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "there is too little memory", "End other programs: the registry takes up to 500 MB."
+        what, step = "not enough memory", "End other programs: the registry takes up to 500 MB."
     else:
-        what, step = "it ended while it started", "Read the log: headrace logs registry"
-    return ServiceError(f"The registry did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+        what, step = "it ended during its start", "Read the log: headrace logs registry"
+    return ServiceError(f"The registry did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
@@ -199,8 +207,8 @@ def _check_own(url: str, *, origin: str) -> None:
         raise UnavailableError(
             f"no schema registry answers on {without_secrets(url)}",
             where=f"registry.url, from {origin}" if origin else "registry.url",
-            next_step="Start it or fix the address (of Apicurio, the one that ends in /apis/ccompat/v7). Without one (unset"
-            " HEADRACE_REGISTRY_URL), Headrace starts a registry of its own.",
+            next_step="Start it or fix the URL (Apicurio's ends in /apis/ccompat/v7). If HEADRACE_REGISTRY_URL is unset,"
+            " Headrace starts its own registry.",
         )
 
 

@@ -1,7 +1,7 @@
-"""The stack's catalog: Iceberg's own REST catalog, on a database of the home's Postgres (see embedded.py for its life).
+"""The stack's catalog: Iceberg's own REST catalog on a database of the home's Postgres (for its lifecycle see embedded.py).
 
-Its server is the servlet that Iceberg tests REST clients with, in a Jetty that `rest_catalog.xml` describes: the main program
-beside it would listen on all addresses, and write its passwords to its log. It asks nobody for a token.
+The server is the servlet with which Iceberg tests REST clients, in a Jetty configured by `rest_catalog.xml`. Its own main
+program would listen on all addresses and log its passwords. It requires no token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATABASE = "iceberg_catalog"
 WAREHOUSE = f"s3://{BUCKET}/warehouse"
 _DESCRIPTION = Path(__file__).with_name("rest_catalog.xml")
 _QUIET = "-Dorg.slf4j.simpleLogger.log.org.apache.iceberg.rest.RESTCatalogServlet=off"
-"""It would log a table that there is not, which it answers with 404, as an error of 60 lines."""
+"""Without this, it logs every 404 for a missing table as an error of 60 lines."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     dsn, store = find_postgres(settings), running_object_store(settings)
     if dsn is None or store is None:
         raise ServiceError(
-            "the catalog needs Postgres and the object store, and they don't run",
+            "the catalog requires Postgres and the object store, which are not running",
             where=NAME,
             next_step="Run: headrace up --profile stack",
         )
@@ -80,15 +80,15 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
 
 
 def _make_database(dsn: str) -> None:
-    """Make the catalog's database unless there is one."""
+    """Create the catalog's database if it does not exist."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
-def _is_there(settings: Settings, port: int) -> bool:
+def _is_ready(settings: Settings, port: int) -> bool:
     return is_fine(f"http://{ports.HOST}:{port}/v1/config", timeout=5.0)
 
 
-_JAVA = JavaServer(NAME, "The catalog", port=8181, memory_mb=600, answers=_is_there)
-SERVER = Embedded(NAME, "The catalog", launch=_start, answers=lambda settings, state: _is_there(settings, state.port))
+_JAVA = JavaServer(NAME, "The catalog", port=8181, memory_mb=600, answers=_is_ready)
+SERVER = Embedded(NAME, "The catalog", launch=_start, answers=lambda settings, state: _is_ready(settings, state.port))

@@ -1,4 +1,4 @@
-"""The database whose changes are captured: found, made ready, and what its server keeps for those who read its changes."""
+"""The captured database: find it, prepare it, and manage its publications and replication slots."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headrace.spec.model.pipeline import Capture
 
 _TIMEOUT_SECONDS = 10
 _MAKING = 0x68656165
-"""The advisory lock that one command at a time holds while it makes a database and its role."""
+"""The advisory lock under which a command creates a database and its role."""
 
 
 @dataclass(frozen=True)
 class SourceDatabase:
-    """A database, how its owner connects to it (`dsn`), and the role that reads its changes. `is_ours`: Headrace runs it."""
+    """A database: its owner's connection string (`dsn`), the role that reads its changes, and whether Headrace runs it."""
 
     dsn: str = field(repr=False)
     user: str
@@ -43,9 +43,9 @@ class SourceDatabase:
 
 @dataclass(frozen=True)
 class Slot:
-    """A replication slot: the bytes of WAL that its reader has not confirmed, and whether one is reading now.
+    """A replication slot: the bytes of WAL that its reader has not confirmed, and whether a reader is connected.
 
-    `wal_status` is `lost` where the server has given up keeping the WAL for it.
+    `wal_status` is `lost` if the server no longer retains the WAL for it.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Slot:
 
 
 def find_database(settings: Settings, capture: Capture) -> SourceDatabase | None:
-    """Return the database of a pipeline, without starting anything; None where its server does not run."""
+    """Return the database of a pipeline, or None if its server does not run. Starts nothing."""
     server = capture.url or find_postgres(settings)
     if server is None:
         return None
@@ -73,13 +73,16 @@ def find_database(settings: Settings, capture: Capture) -> SourceDatabase | None
 
 
 def ready_database(settings: Settings, capture: Capture, *, report: Report) -> SourceDatabase:
-    """Return a pipeline's database with its migrations applied. On Headrace's own server, which is started if it does not
-    run, the database and the role that reads its changes are made first."""
+    """Return a pipeline's database after applying its migrations.
+
+    Starts Headrace's own server if it does not run, and creates the database and its capture role there. Raises a ServiceError
+    if the server's wal_level is not logical, and an UnavailableError if it does not answer.
+    """
     if capture.url is None and settings.postgres_url is None and find_postgres(settings) is None:
         start_postgres(settings, detached=False, report=report)
     database = find_database(settings, capture)
     if database is None:
-        raise UnavailableError("Postgres has just ended", where=capture.database, next_step="Run: headrace status")
+        raise UnavailableError("Postgres has just stopped", where=capture.database, next_step="Run: headrace status")
     try:
         if database.is_ours:
             _make(database, server=find_postgres(settings) or "")
@@ -90,20 +93,20 @@ def ready_database(settings: Settings, capture: Capture, *, report: Report) -> S
         _check_level(database)
     except psycopg.OperationalError as error:
         raise UnavailableError(
-            f"Postgres does not let us in on {database.shown}: {_first_line(error)}",
+            f"could not connect to Postgres on {database.shown}: {_first_line(error)}",
             where="sources.postgres.url" if capture.url else "postgres.url",
-            next_step="Start it or fix the address, then run the command again.",
+            next_step="Start it or fix the URL, then run the command again.",
         ) from error
     return database
 
 
 def publish_tables(database: SourceDatabase, name: str, *, patterns: Iterable[str], tables: Iterable[str]) -> tuple[str, ...]:
-    """Return the tables whose changes the publication now has: those that a pattern fits as a whole, and `tables`.
+    """Create or update a publication and return its tables: `tables`, and all whose full name matches a pattern.
 
-    Idempotent by its name; one that is there gets the tables that it lacks, and loses those that it should not have.
+    Idempotent by its name: an existing publication gets exactly these tables.
     """
     with _connection(database) as connection:
-        wanted = [f"^({each})$" for each in patterns]
+        wanted = [f"^({pattern})$" for pattern in patterns]
         rows = connection.execute(
             "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg_%%' AND n.nspname <> 'information_schema'"
@@ -112,27 +115,27 @@ def publish_tables(database: SourceDatabase, name: str, *, patterns: Iterable[st
         ).fetchall()
         if not rows:
             raise ServiceError(
-                f"no table of {database.shown} is one of {', '.join(patterns)}",
+                f"no table of {database.shown} matches {', '.join(patterns)}",
                 where=f"publication {name}",
-                next_step="Make the tables, or fix table.include.list in the connector's template.",
+                next_step="Create the tables, or fix table.include.list in the connector's template.",
             )
         listed = sql.SQL(", ").join(sql.Identifier(*row) for row in rows)
-        found = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]).fetchone()
-        if found is None:
+        publication = connection.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]).fetchone()
+        if publication is None:
             connection.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(sql.Identifier(name), listed))
-        elif not found[0] and _published(connection, name) != {tuple(row) for row in rows}:
+        elif not publication[0] and _published(connection, name) != {tuple(row) for row in rows}:
             connection.execute(sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), listed))
         return tuple(".".join(row) for row in rows)
 
 
 def drop_publication(database: SourceDatabase, name: str) -> None:
-    """Drop a publication, if it is there."""
+    """Drop a publication if it exists."""
     with _connection(database) as connection:
         connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
 
 
 def drop_slot(database: SourceDatabase, name: str) -> bool:
-    """Return whether there was a slot; it is dropped, once nobody reads it any more."""
+    """Drop a slot once its reader has disconnected, waiting up to 10 seconds; return whether the slot existed."""
     with _connection(database) as connection:
         for left in range(100, -1, -1):
             row = connection.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", [name]).fetchone()
@@ -149,7 +152,7 @@ def drop_slot(database: SourceDatabase, name: str) -> bool:
 
 
 def read_slot(database: SourceDatabase, name: str) -> Slot | None:
-    """Return a slot of the database's server, or None where there is none."""
+    """Return a slot of the database's server, or None if it does not exist."""
     with _connection(database) as connection:
         row = connection.execute(
             "SELECT slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint, active, wal_status"
@@ -160,7 +163,7 @@ def read_slot(database: SourceDatabase, name: str) -> Slot | None:
 
 
 def _make(database: SourceDatabase, *, server: str) -> None:
-    """Make the database and the role where they are missing, and the role's password what it shall be."""
+    """Create the database and the role if they are missing, and set the role's password."""
     name = database.parts["dbname"]
     with psycopg.connect(server, autocommit=True, connect_timeout=_TIMEOUT_SECONDS) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [_MAKING])
@@ -177,9 +180,9 @@ def _check_level(database: SourceDatabase) -> None:
         row = connection.execute("SHOW wal_level").fetchone()
     if row is None or row[0] != "logical":
         raise ServiceError(
-            f"the WAL of {database.shown} does not have what capture needs: wal_level is {row[0] if row else 'not known'}",
+            f"capturing {database.shown} requires wal_level logical, and it is {row[0] if row else 'not known'}",
             where="sources.postgres",
-            next_step="Set wal_level=logical on the server, start it again, then run the command again.",
+            next_step="Set wal_level=logical on the server, restart it, then run the command again.",
         )
 
 
@@ -193,7 +196,7 @@ def _connection(database: SourceDatabase) -> psycopg.Connection:
         return psycopg.connect(database.dsn, autocommit=True, connect_timeout=_TIMEOUT_SECONDS)
     except psycopg.OperationalError as error:
         raise UnavailableError(
-            f"Postgres does not let us in on {database.shown}: {_first_line(error)}", next_step="Run: headrace status"
+            f"could not connect to Postgres on {database.shown}: {_first_line(error)}", next_step="Run: headrace status"
         ) from error
 
 

@@ -1,9 +1,8 @@
-"""The stack's Spark cluster: a master and two workers of one core each, out of pip's pyspark (see embedded.py for their life).
+"""The stack's Spark cluster: a master and two workers of one core each, from pip's pyspark (lifecycle: see embedded.py).
 
-All listen on 127.0.0.1 only. Whoever can talk to a master can run programs, and on a machine with several users that is all of
-them: so master, workers, drivers and executors show one another a secret, `<home>/spark-master/secret`, which its owner alone
-may read. `<home>/spark-worker-1/` holds what executors unpack and write, and their logs; a day after an application ended, its
-part is removed.
+All listen on 127.0.0.1 only. Every local user could run programs on an open master, so master, workers, drivers and executors
+authenticate with a secret, `<home>/spark-master/secret`, readable only by its owner. `<home>/spark-worker-1/` holds the working
+files and logs of executors; Spark removes an application's files a day after it ended.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:-UsePerfData -Djava.net.preferIPv4Stack=tr
 
 @dataclass(frozen=True)
 class MasterService(RunningService):
-    """A running master; `url` is what applications know it by."""
+    """A running master; `url` is the value of spark.master."""
 
     @property
     def url(self) -> str:
@@ -52,7 +51,7 @@ def running_master(settings: Settings) -> MasterService | None:
 
 
 def application_conf_dir(settings: Settings) -> Path:
-    """Return the folder with what an application must be configured with to be let in; its owner alone may read it."""
+    """Return the configuration folder for applications, with the secret; readable only by its owner."""
     folder = settings.home / MASTER / "application"
     folder.mkdir(parents=True, exist_ok=True)
     secret = keep_secret(_secret_path(settings))
@@ -78,7 +77,9 @@ def _start_worker(server: JavaServer, settings: Settings, detached: bool, report
     master = running_master(settings)
     if master is None:
         raise ServiceError(
-            "a worker needs a master, and none runs", where=server.name, next_step="Run: headrace up --profile stack"
+            "a Spark worker requires a master, and none is running",
+            where=server.name,
+            next_step="Run: headrace up --profile stack",
         )
     work = settings.home / server.name / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -93,7 +94,7 @@ def _start_worker(server: JavaServer, settings: Settings, detached: bool, report
 
 
 def _environ(settings: Settings, name: str) -> dict[str, str]:
-    """Return the environment of a master or worker, with the secret; executors get theirs from their worker."""
+    """Return the environment of a master or worker, with the secret; executors inherit it from their worker."""
     conf = settings.home / name / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     (conf / "spark-defaults.conf").write_text(_DEFAULTS, encoding="utf-8")
@@ -114,14 +115,14 @@ def _secret_path(settings: Settings) -> Path:
 
 
 def _spark_class() -> str:
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ServiceError("pyspark is missing", where="this Python", next_step="Run: pip install pyspark==4.1.*")
-    return str(Path(found.origin).parent / "bin" / "spark-class")
+    return str(Path(spec.origin).parent / "bin" / "spark-class")
 
 
-def _look_at(port: int) -> dict[str, object]:
-    """Return what a master or worker tells of itself on the port of its pages, or nothing where none answers."""
+def _read_status(port: int) -> dict[str, object]:
+    """Return the status that a master or worker serves on the port of its web UI; empty if it does not answer."""
     try:
         answer = ask(f"http://{ports.HOST}:{port}/json/", timeout=5.0)
     except UnavailableError:
@@ -134,12 +135,12 @@ def _master_answers(settings: Settings, port: int) -> bool:
         ui_port = int((settings.home / MASTER / _UI_PORT).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return False
-    return _look_at(ui_port).get("status") == "ALIVE"
+    return _read_status(ui_port).get("status") == "ALIVE"
 
 
 def _worker_answers(settings: Settings, port: int) -> bool:
-    """A worker that no master knows has no address of one, or an empty one."""
-    return bool(_look_at(port).get("masterurl"))
+    """Return whether a worker is registered: without a master its `masterurl` is missing or empty."""
+    return bool(_read_status(port).get("masterurl"))
 
 
 _MASTER = JavaServer(MASTER, "Spark's master", port=7077, memory_mb=400, answers=_master_answers)

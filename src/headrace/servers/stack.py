@@ -1,4 +1,4 @@
-"""All servers of a home together, and the settings that lead to those of `headrace up --profile stack`."""
+"""Start and stop all servers of a home, and return the settings of `headrace up --profile stack`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ _ORIGIN = "the stack"
 
 
 def list_servers(settings: Settings) -> tuple[Embedded, ...]:
-    """Return the servers that Headrace can start in this home, in the order in which they start: each after those that it
-    needs."""
+    """Return the servers that Headrace can start in this home, in start order: each after its dependencies."""
     cluster = (object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
     first = (kafka.BROKER, postgres.SERVER, *(cluster if settings.profile == STACK else ()))
     return (*first, connect.WORKER, registry.SERVER, trino.SERVER)
 
 
 def start_stack(settings: Settings, *, report: Report) -> None:
-    """Start the stack's servers that don't run; they live until `stop_servers`."""
+    """Start the stack's servers that don't run; they run until `stop_servers`."""
     for server in _wanted(settings):
         embedded.start(server, settings, detached=True, report=report)
 
 
 def stop_servers(settings: Settings, *, report: Report) -> int:
-    """Return how many servers of this home ran; all are stopped, each before those that it needs."""
+    """Stop all servers of this home, each before its dependencies; return how many were running."""
     stopped = 0
     for server in reversed(list_servers(settings)):
         if embedded.stop(server, settings, report=report):
@@ -39,7 +38,7 @@ def stop_servers(settings: Settings, *, report: Report) -> int:
 
 
 def _wanted(settings: Settings) -> Iterator[Embedded]:
-    """Return the servers to start: not those that the user has one of, nor Trino, which is asked for by its name."""
+    """Return the servers to start: all but those that the user provides, and Trino, which starts on demand."""
     own = {
         kafka.NAME: settings.kafka_bootstrap_servers,
         postgres.NAME: settings.postgres_url,
@@ -50,14 +49,16 @@ def _wanted(settings: Settings) -> Iterator[Embedded]:
 
 
 def stack_settings(settings: Settings) -> Settings:
-    """Return the settings with where the stack's servers are, and the keys to them; one that does not run is an
-    UnavailableError."""
+    """Return the settings with the addresses and keys of the stack's servers.
+
+    Raises an UnavailableError if one of them does not run.
+    """
     store = object_store.running_object_store(settings)
     catalog = rest_catalog.running_rest_catalog(settings)
     master = spark_cluster.running_master(settings)
     if store is None or catalog is None or master is None:
         raise UnavailableError(
-            "the stack does not run, or not all of it",
+            "the stack is not running, or only in part",
             where=str(settings.home),
             next_step="Run: headrace up --profile stack",
         )

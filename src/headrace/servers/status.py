@@ -1,4 +1,4 @@
-"""What `headrace status` and `headrace logs` show: the servers of a home, and the ends of their logs."""
+"""List the servers of a home and read their logs, for `headrace status` and `headrace logs`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headrace.servers.stack import list_servers
 from headrace.settings import STACK, Settings
 
 GENERATOR = "generate-"
-"""How the names of generators in the background begin; their pipeline and stream follow."""
+"""The prefix of background generators' names; the pipeline and stream follow."""
 RECEIVER = "receive-"
-"""How the names of servers that take events over HTTP begin; their pipeline follows."""
+"""The prefix of HTTP receivers' names; the pipeline follows."""
 SEEDER = "seed-"
-"""How the names of servers that fill a source database begin; their pipeline follows."""
+"""The prefix of seeders' names; the pipeline follows."""
 SPARK = "spark"
 _WORKERS = frozenset(worker.name for worker in WORKERS)
 _BLOCK = 64 * 1024
@@ -30,8 +30,11 @@ _BLOCK = 64 * 1024
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """One server. `died`: it ended without being stopped. `detached`: it lives until `headrace down`. `start_seconds`: how
-    long it took to get ready."""
+    """The status of one server.
+
+    `died` means that it ended without being stopped. A `detached` one runs until `headrace down`. `start_seconds` is how long
+    it took to become ready.
+    """
 
     name: str
     state: Literal["running", "starting", "stopped", "died"]
@@ -45,11 +48,10 @@ class ServiceStatus:
 
 
 def list_services(settings: Settings) -> tuple[ServiceStatus, ...]:
-    """Return every server that Headrace can start in this home, also those that don't run, and what was started of
-    generators, receivers and seeders."""
+    """Return all servers that Headrace can start in this home, and the generators, receivers and seeders that were started."""
     folder = settings.home / "services"
     servers = sorted(path.stem for prefix in (RECEIVER, SEEDER) for path in folder.glob(f"{prefix}*.json"))
-    return tuple(_look_at(settings.home, name) for name in (*_names(settings), *servers, *list_background(settings)))
+    return tuple(_read_status(settings.home, name) for name in (*_names(settings), *servers, *list_background(settings)))
 
 
 def list_background(settings: Settings) -> tuple[str, ...]:
@@ -62,14 +64,13 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*_names(settings), SPARK, HEADRACE, *FAILURE_LOGS, *sorted(others))
     if name not in known:
-        raise SettingsError(f'there is no log of "{name}"', next_step=f"Logs are: {', '.join(known)}.")
+        raise SettingsError(f'log not found: "{name}"', next_step=f"Logs are: {', '.join(known)}.")
     path = process.log_path(settings.home, name)
     if not path.exists():
         up = "headrace up --profile stack" if settings.profile == STACK else f"headrace up {name}"
-        if name in FAILURE_LOGS:
-            what = "no stream" if name == LANDING else f"no {name}"
-            raise ServiceError(f"{what} has failed here", where=str(path), next_step="The log is written when one does.")
-        start = "a command that lands or builds, such as headrace run lineage" if name in (SPARK, HEADRACE) else up
+        if name == LANDING:
+            raise ServiceError("no stream has failed yet", where=str(path), next_step="The log is written when a stream fails.")
+        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else up
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )
@@ -80,13 +81,13 @@ def _names(settings: Settings) -> tuple[str, ...]:
     return tuple(server.name for server in list_servers(settings))
 
 
-def _look_at(home: Path, name: str) -> ServiceStatus:
+def _read_status(home: Path, name: str) -> ServiceStatus:
     log = process.log_path(home, name)
     state = process.read_state(home, name)
     if state is None:
         return ServiceStatus(name, "stopped", log=log if log.exists() else None)
-    found = process.find_process(state)
-    if found is None:
+    server = process.find_process(state)
+    if server is None:
         return ServiceStatus(name, "died", pid=state.pid, log=Path(state.log), since=state.since)
     return ServiceStatus(
         name,
@@ -94,24 +95,24 @@ def _look_at(home: Path, name: str) -> ServiceStatus:
         pid=state.pid,
         address=f"{HOST}:{state.port}" if state.port else None,
         log=Path(state.log),
-        memory_bytes=_measure_memory(found, name=name),
+        memory_bytes=_measure_memory(server, name=name),
         since=state.since,
         detached=state.owner is None,
         start_seconds=state.start_seconds,
     )
 
 
-def _measure_memory(found: psutil.Process, *, name: str) -> int | None:
-    """Return the memory of a server's process; a Spark worker's is that of its executors too."""
+def _measure_memory(server: psutil.Process, *, name: str) -> int | None:
+    """Return the memory of a server's process; a Spark worker's includes its executors."""
     try:
-        started = found.children(recursive=True) if name in _WORKERS else []
-        return sum(int(each.memory_info().rss) for each in (found, *started))
+        started = server.children(recursive=True) if name in _WORKERS else []
+        return sum(int(running.memory_info().rss) for running in (server, *started))
     except psutil.Error:
         return None
 
 
 def _read_end(path: Path, *, lines: int) -> list[str]:
-    """Reads backwards block by block: a log may be far longer than what is asked for."""
+    """Return the last lines of a file; read it backwards in blocks, because logs may be large."""
     if lines <= 0:
         return []
     with open(path, "rb") as file:

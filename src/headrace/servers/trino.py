@@ -1,7 +1,7 @@
-"""Trino for a command: fetched only when it is asked for, then started, shared and stopped like the others (embedded.py).
+"""Trino for a command: downloaded on demand, then started, shared and stopped like the other servers (embedded.py).
 
-`<home>/trino/` holds its settings, which are written anew at every start, and `port`, the one to prefer next time. It listens
-on 127.0.0.1 only, knows one catalog, `headrace`, and can't write to it.
+`<home>/trino/` holds its settings, rewritten at every start, and `port`, the preferred port of the next start. It listens on
+127.0.0.1 only, and has one read-only catalog, `headrace`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.servers.archives import unpack
 from headrace.servers.embedded import Embedded, Report, RunningService
 from headrace.servers.jars import GROUPS, cache_folder, cached_jars, resolve_jars
 from headrace.servers.java import SERVER_OPTIONS, read_version
-from headrace.servers.kafka_server import find_telling_line
+from headrace.servers.kafka_server import find_error_line
 from headrace.servers.newer_java import cached_java, fetch_java
 from headrace.servers.trino_catalog import CATALOG, trino_catalog
 from headrace.settings import Settings
@@ -50,23 +50,23 @@ class TrinoService(RunningService):
 
 @contextmanager
 def trino(settings: Settings, *, report: Report) -> Iterator[str]:
-    """Yield the address of a Trino that answers, and stops at its end what it alone started and used.
+    """Yield the address of a Trino that answers; stop it at the end if nothing else uses it.
 
-    It downloads nothing: a Trino that was never fetched is a ServiceError that says how to get it.
+    Downloads nothing: raises a ServiceError if Trino was not downloaded before.
     """
     running = running_trino(settings)
     if running is None and not is_fetched():
         raise ServiceError(
-            "Trino is not here yet",
+            "Trino is not downloaded yet",
             where="--engine trino",
-            next_step="Run: headrace up trino   It is fetched once (580 MB), and runs until headrace down.",
+            next_step="Run: headrace up trino   It downloads Trino once (580 MB), which runs until headrace down.",
         )
     with embedded.use(SERVER, settings, report=report if running is None else lambda line: None) as state:
         yield _url(state.port)
 
 
 def is_fetched() -> bool:
-    """Return whether all that Trino needs is in the cache."""
+    """Return whether Trino and its Java are in the cache."""
     return bool(cached_jars(NAME)) and (_own_java() or cached_java(_JAVA_LOCK, cache=cache_folder(os.environ)) is not None)
 
 
@@ -77,13 +77,15 @@ def running_trino(settings: Settings) -> TrinoService | None:
 
 
 def start_trino(settings: Settings, *, detached: bool, report: Report) -> TrinoService:
-    """Return this home's Trino, started if it does not run. Detached it lives until `stop_trino`; otherwise it ends with
-    this process, or with the last one that uses it."""
+    """Return this home's Trino; start it if it does not run.
+
+    Detached it runs until `stop_trino`, otherwise until the last process that uses it ends.
+    """
     return TrinoService.of(embedded.start(SERVER, settings, detached=detached, report=report))
 
 
 def stop_trino(settings: Settings, *, report: Report = lambda line: None) -> bool:
-    """Return whether Trino was running; it is stopped, whoever uses it."""
+    """Stop Trino, even if other commands use it; return whether it was running."""
     return embedded.stop(SERVER, settings, report=report)
 
 
@@ -117,8 +119,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
         launch = process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
         return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
 
-    state = embedded.try_again(start, port=port, choose=choose, passing=[PORT_TAKEN])
-    embedded.keep_port(folder, state.port)
+    state = embedded.retry_start(start, port=port, choose=choose, retryable=[PORT_TAKEN])
+    embedded.save_port(folder, state.port)
     report(f"Trino is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
     return state
 
@@ -141,7 +143,7 @@ def _server_settings(port: int) -> dict[str, str]:
 
 
 def _link_plugin(folder: Path, jars: list[Path]) -> None:
-    """Make the folder of the one plugin that Trino loads: the connector as it came, and the driver of the catalog."""
+    """Create the folder of Trino's only plugin, with links to the jars of the connector and the catalog's driver."""
     folder.mkdir(parents=True)
     for jar in jars:
         (folder / jar.name).symlink_to(jar)
@@ -163,7 +165,7 @@ def _wait_until_ready(state: process.ServiceState) -> None:
 
 
 def _is_started(port: int, *, timeout: float) -> bool:
-    """Return whether Trino takes queries: it answers before that, too."""
+    """Return whether Trino accepts queries; its port answers before that."""
     try:
         answer = ask(f"{_url(port)}/v1/info", timeout=timeout)
     except UnavailableError:
@@ -172,14 +174,14 @@ def _is_started(port: int, *, timeout: float) -> bool:
 
 
 def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a Trino that ended while it started: its telling line, its log, and what to do."""
+    """Return the error for a Trino that ended during its start, from its log."""
     if "Address already in use" in text:
         what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_TRINO_PORT=<number>"
     elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "there is too little memory", "End other programs: Trino takes more than 1 GB."
+        what, step = "not enough memory", "End other programs: Trino takes more than 1 GB."
     else:
-        what, step = "it ended while it started", "Read the log: headrace logs trino"
-    return ServiceError(f"Trino did not start: {what} ({find_telling_line(text)})", where=str(log), next_step=step)
+        what, step = "it ended during its start", "Read the log: headrace logs trino"
+    return ServiceError(f"Trino did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
@@ -190,7 +192,7 @@ SERVER = Embedded(NAME, "Trino", launch=_start, answers=_answers)
 
 
 def _own_java() -> bool:
-    """Return whether JAVA_HOME is one that Trino runs on."""
+    """Return whether JAVA_HOME has the Java version of Trino."""
     home = os.environ.get("JAVA_HOME")
     return home is not None and read_version(Path(home)) == _JAVA
 

@@ -1,7 +1,7 @@
-"""The lake's catalog as Trino has it: its properties, with no secret in them, and the environment that has the secrets.
+"""The lake's catalog for Trino: its properties without secrets, and the environment variables with the secrets.
 
-The names are those of Trino's documentation (Iceberg connector, metastores, S3 file system support). Trino finds the keys of
-the object store as Amazon's own tools do, which read the environment first.
+Property names are from Trino's documentation (Iceberg connector, metastores, S3 file system support). Trino looks up the keys
+of the object store like the AWS SDK, which reads the environment first.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _CREDENTIAL, _TOKEN, _PASSWORD = "HEADRACE_CATALOG_CREDENTIAL", "HEADRACE_CATALO
 
 @dataclass(frozen=True)
 class TrinoCatalog:
-    """The properties of the catalog that all tables are in, and the variables that Trino's process needs for them."""
+    """The properties of the catalog, and the environment variables that they refer to."""
 
     properties: Mapping[str, str]
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def trino_catalog(settings: Settings) -> TrinoCatalog:
-    """Return the catalog of these settings as one that can only be read; one that Trino can't open is a SettingsError."""
+    """Return the catalog of these settings, read-only. Raises a SettingsError if Trino does not support it."""
     catalog = _CATALOGS[settings.catalog_type](settings)
     properties = {"connector.name": "iceberg", "iceberg.security": "read_only", **catalog.properties, **_files(settings)}
     return TrinoCatalog(properties, {**catalog.environ, **_keys(settings)})
 
 
 def _database(settings: Settings) -> TrinoCatalog:
-    """Return a catalog that is in a database."""
+    """Return the properties of a SQL catalog."""
     uri = settings.catalog_uri
     properties = {
         "iceberg.catalog.type": "jdbc",
@@ -45,9 +45,9 @@ def _database(settings: Settings) -> TrinoCatalog:
         return TrinoCatalog(properties | _driver("org.sqlite.JDBC", file))
     if not settings.is_catalog_in_postgres:
         raise SettingsError(
-            f"Trino can't open the catalog {uri.split(':', 1)[0]}:…",
+            f"Trino does not support catalogs in {uri.split(':', 1)[0]}:…",
             where="catalog.uri",
-            next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or leave it out.",
+            next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or unset it.",
         )
     user, password = settings.catalog_login
     properties |= _driver("org.postgresql.Driver", settings.catalog_jdbc_uri)
@@ -63,7 +63,7 @@ def _driver(name: str, address: str) -> dict[str, str]:
 
 
 def _rest(settings: Settings) -> TrinoCatalog:
-    """Return a REST catalog, its namespaces in namespaces too; Trino asks for a token with the credential."""
+    """Return the properties of a REST catalog with nested namespaces; Trino gets a token with the credential."""
     properties = {
         "iceberg.catalog.type": "rest",
         "iceberg.rest-catalog.uri": settings.catalog_uri,
@@ -74,14 +74,14 @@ def _rest(settings: Settings) -> TrinoCatalog:
     environ = {name: value for name, value in environ.items() if value}
     if not environ:
         return TrinoCatalog(properties)
-    told = {
+    security = {
         "security": "OAUTH2",
         "oauth2.scope": settings.catalog_scope,
         "oauth2.server-uri": settings.catalog_oauth2_server_uri,
         "oauth2.credential": _from_environ(_CREDENTIAL) if _CREDENTIAL in environ else "",
         "oauth2.token": _from_environ(_TOKEN) if _TOKEN in environ else "",
     }
-    properties |= {f"iceberg.rest-catalog.{name}": value for name, value in told.items() if value}
+    properties |= {f"iceberg.rest-catalog.{name}": value for name, value in security.items() if value}
     return TrinoCatalog(properties, environ)
 
 
@@ -102,20 +102,20 @@ _CATALOGS: Mapping[str, Callable[[Settings], TrinoCatalog]] = {"sql": _database,
 
 
 def _files(settings: Settings) -> dict[str, str]:
-    """Return how Trino reads the warehouse's files: addresses of this machine's begin at its root."""
+    """Return the properties of Trino's file system; local paths are absolute."""
     if not settings.is_on_s3:
         return {"fs.native-local.enabled": "true", "local.location": "/"}
-    found = {
+    properties = {
         "fs.native-s3.enabled": "true",
         "s3.endpoint": settings.s3_endpoint,
         "s3.region": settings.s3_region,
         "s3.path-style-access": str(settings.s3_path_style).lower(),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in properties.items() if value}
 
 
 def _keys(settings: Settings) -> dict[str, str]:
-    """Return the keys of the object store, where there are some; a token of other keys must not go with them."""
+    """Return the variables with the keys of the object store, if set; the session token too, so that no other one is used."""
     if not settings.s3_access_key_id:
         return {}
     return {
@@ -126,5 +126,5 @@ def _keys(settings: Settings) -> dict[str, str]:
 
 
 def _from_environ(variable: str) -> str:
-    """Return a value as Trino's files name one that is in its environment."""
+    """Return the reference to an environment variable in Trino's property files."""
     return f"${{ENV:{variable}}}"

@@ -1,7 +1,7 @@
-"""Remembers which files were verified by their hash, until the machine boots again.
+"""Record which files were verified by their hash since the machine booted.
 
-A file counts as unchanged while its inode, size, modification time and change time are the same; the last of them can't be set
-back without root. After a boot everything is hashed again: a disk may have been changed elsewhere meanwhile.
+A file counts as unchanged while its inode, size, modification time and change time are the same; only root can reset the change
+time. After a boot every file is hashed again, because another system may have changed the disk.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _CHUNK = 1 << 20
 
 
-def recall(memory: Path, *, folder: Path) -> tuple[Path, ...]:
-    """Return the paths that were verified since the boot, or none if even one of them has changed."""
+def read_verified(memory: Path, *, folder: Path) -> tuple[Path, ...]:
+    """Return the paths that were verified since the boot, or none if one of them has changed."""
     try:
         known = json.loads(memory.read_bytes())
         if known["boot"] != boot_id():
@@ -36,8 +36,8 @@ def recall(memory: Path, *, folder: Path) -> tuple[Path, ...]:
     return paths if unchanged else ()
 
 
-def remember(memory: Path, paths: Iterable[Path], *, folder: Path) -> None:
-    """Note that these paths are verified. A cache that can't be written remembers nothing: its files are hashed at each use."""
+def record_verified(memory: Path, paths: Iterable[Path], *, folder: Path) -> None:
+    """Record that these paths are verified. If the cache is read-only, nothing is recorded and every use hashes its files."""
     try:
         known = {"boot": boot_id(), "files": [(str(path.relative_to(folder)), _mark(path)) for path in paths]}
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def hash_stream(file: BinaryIO) -> str:
 
 
 def hash_file(path: Path) -> str | None:
-    """Return the sha256 of a file, or None if it is not there."""
+    """Return the sha256 of a file, or None if it does not exist."""
     try:
         with open(path, "rb") as file:
             return hash_stream(file)
@@ -66,7 +66,7 @@ def hash_file(path: Path) -> str | None:
 
 
 def tampered(path: Path, *, reason: str, remove: Path) -> ServiceError:
-    """Return the error for a file in the cache that is not what it has to be. It is never run."""
+    """Return the error for a cached file that differs from its hash. Such a file is never run."""
     return ServiceError(
         f"{path.name} was changed after it was verified: {reason}",
         where=str(path),
@@ -84,5 +84,5 @@ def boot_id() -> str:
 
 
 def _mark(path: Path) -> list[int]:
-    found = os.lstat(path)
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    status = os.lstat(path)
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]

@@ -1,8 +1,8 @@
-"""The process between a command and a server that it started: when nobody uses the server any more, it stops it.
+"""The parent process of an embedded server: stops the server when no command uses it any more.
 
-Commands that use the server hold a shared lock on the lease file. The kernel lets go of a lock when its holder dies,
-even by SIGKILL, so once the watchdog can take the lock for itself alone, no user is left. A server whose state file
-names no owner was started by `headrace up` and is left alone.
+Commands that use the server hold a shared lock on the lease file. The kernel releases a lock when its holder dies, even by
+SIGKILL, so once the watchdog gets the exclusive lock, no user is left. A server whose state file names no owner was started by
+`headrace up`, and keeps running.
 
 Runs as a script of its own (`python -I -S watchdog.py …`) and imports only the standard library, so that it starts in
 milliseconds and stays small. Arguments: a JSON object with report (a file descriptor), lease, state, grace, command, user (or
@@ -31,7 +31,7 @@ PORT_TAKEN = "its port is taken"
 def main(arguments: dict[str, Any]) -> None:
     report = int(arguments["report"])
     if os.fork() > 0:
-        os._exit(0)  # the command has no child to wait for: this watchdog belongs to init from here on
+        os._exit(0)  # the command has no child to wait for: init adopts this watchdog
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -56,7 +56,7 @@ def main(arguments: dict[str, Any]) -> None:
             return
         time.sleep(EVERY)
     print(f"headrace: process {server.pid} ended with {server.returncode}", flush=True)
-    if server.returncode == 0:  # it was done: a generator that has sent all that it should
+    if server.returncode == 0:  # it finished, such as a generator that has sent all its events
         remove_state(Path(arguments["state"]), pid=server.pid)
 
 
@@ -72,7 +72,7 @@ def open_gate(wanted: dict[str, Any] | None) -> None:
 
 
 def load_http_module(name: str) -> ModuleType:
-    """Return a module of the `http` folder that needs the standard library only; Headrace itself can't be imported here."""
+    """Return a module of the `http` folder that needs only the standard library; Headrace can't be imported here."""
     spec = importlib.util.spec_from_file_location(f"headrace_{name}", Path(__file__).parent.parent / "http" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -83,7 +83,7 @@ def load_http_module(name: str) -> ModuleType:
 
 
 def as_user(name: str | None) -> dict[str, Any]:
-    """Return what makes a child run as another user, in none of the groups of this one."""
+    """Return the `Popen` arguments that run a child as another user, without this user's groups."""
     return {} if name is None else {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
@@ -91,11 +91,11 @@ def is_kept(state: Path) -> bool:
     try:
         return json.loads(state.read_bytes())["owner"] is None
     except (OSError, ValueError, KeyError):
-        return False  # not written yet, or broken: then only the lease counts
+        return False  # not written yet, or damaged: only the lease counts
 
 
 def is_unused(lease: int) -> bool:
-    """Keep the lock once it has it: from then on no command can join a server that is about to end."""
+    """Try to take the exclusive lease. Once taken it is kept, so that no command can join a server that is stopping."""
     try:
         fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

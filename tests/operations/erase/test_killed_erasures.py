@@ -82,8 +82,8 @@ def test_waiting_requests_are_reported_once(spark: SparkSession, tmp_path: Path)
     people_lake.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
     waiting.look()
     waiting.look()
-    assert reports == [
-        "raw.other: 1 request to erase a person waits. Stop this, then run: headrace forget club --requested",
+    assert told == [
+        "raw.other: 1 pending erasure request. Stop this command, then run: headrace forget club --requested",
     ]
 
 

@@ -69,7 +69,7 @@ def topics(
     """
     if name is None and (partition, offset) != (None, None):
         raise SettingsError("--partition and --offset require a topic", next_step="Name it: headrace topics TOPIC")
-    from headrace.app.topics import look_once
+    from headrace.app.topics import open_topics
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.topics import show_topic, show_topics
     from headrace.serving.web.topics import Wanted
@@ -78,12 +78,12 @@ def topics(
     pipelines, broken = load_pipelines([], environ=os.environ, folder=settings.folder)
     for broken_name in broken:
         (quiet if as_json else say)(f"{broken_name} can't be loaded and is left out; see: headrace check {broken_name}")
-    desk = look_once(settings, pipelines)
+    service = open_topics(settings, pipelines)
     if name is None:
-        show_topics(out, desk.all(), as_json=as_json)
+        show_topics(out, service.all(), as_json=as_json)
         return
-    messages = desk.messages(name, Wanted(last, partition, offset)) if last else ()
-    show_topic(out, desk.one(name), desk.schemas(name), messages, as_json=as_json)
+    messages = service.messages(name, Wanted(last, partition, offset)) if last else ()
+    show_topic(out, service.one(name), service.schemas(name), messages, as_json=as_json)
 
 
 def notebook(

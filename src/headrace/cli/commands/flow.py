@@ -62,13 +62,13 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
     from headrace.app.live import land_and_build
     from headrace.app.manual_change import change_by_hand
     from headrace.app.publish_queue import publish_queue
-    from headrace.app.receiving import receiving, secrets_to_play_with
+    from headrace.app.receiving import generate_missing_secrets, receiving
     from headrace.app.seeding import fill_source, seeding, traffic
-    from headrace.cli.render.results import show_demo, show_seen
+    from headrace.cli.render.results import show_demo, show_manual_change
     from headrace.sessions.landing import landing_session, stop_on_signals
     from headrace.sessions.publishing import publishing
 
-    os.environ.update(secrets_to_play_with(loaded, os.environ))
+    os.environ.update(generate_missing_secrets(loaded, os.environ))
     board = lines(out)
     with (
         landing_session(settings, loaded, report=board.report) as session,
@@ -85,7 +85,7 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
             publisher.publish()
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
         if loaded.capture is not None and loaded.capture.by_hand is not None:
-            show_seen(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
+            show_manual_change(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
         if leave or not out.is_terminal:
             return
         with (

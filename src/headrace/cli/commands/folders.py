@@ -76,5 +76,5 @@ def stage_config(
     with inherited_umask():
         captured.stage.write_text(text, encoding="utf-8")
     for schema in live:
-        out.print(f"{schema.stream.name}: {schema.found}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{schema.stream.name}: {schema.origin}", highlight=False, markup=False, soft_wrap=True)
     out.print(f"Wrote {captured.stage}. Edit it, then run: headrace check {pipeline}", highlight=False, soft_wrap=True)

@@ -128,7 +128,7 @@ def status(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also show the phases of each table's last build")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show services, streams and tables: state, lag and age."""
+    """Show services, and the lag and freshness of tables."""
     from headrace.app.figures import read_now
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.status import show_status

@@ -20,8 +20,8 @@ from headrace.terminal import data_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.app.demo import Results
-    from headrace.app.manual_change import Seen
+    from headrace.app.demo import DemoResults
+    from headrace.app.manual_change import ManualChange
     from headrace.build.explain import Explanation
     from headrace.build.plan import TablePlan
     from headrace.operations.compare.compare_with_source import Compared
@@ -166,7 +166,7 @@ def _show_expectations(console: Console, reports: Sequence[ExpectationReport]) -
     console.print(table)
 
 
-def show_demo(console: Console, results: Results, *, settings: Settings, pipeline: Pipeline) -> None:
+def show_demo(console: Console, results: DemoResults, *, settings: Settings, pipeline: Pipeline) -> None:
     for answered in results.shown:
         console.print(f"\n{answered.about}", style="bold", highlight=False)
         console.print(f'headrace query "{answered.sql}"', style="dim", highlight=False, markup=False, soft_wrap=True)
@@ -188,13 +188,13 @@ def show_demo(console: Console, results: Results, *, settings: Settings, pipelin
     console.print(f"Next: {more}   headrace serve   headrace run {pipeline.name}", highlight=False)
 
 
-def show_seen(console: Console, change: Seen, *, pipeline: Pipeline) -> None:
+def show_manual_change(console: Console, change: ManualChange, *, pipeline: Pipeline) -> None:
     console.print("\nA manual change in psql", style="bold")
     console.print(
         f'headrace psql {pipeline.name} -c "{change.change}"', style="dim", highlight=False, markup=False, soft_wrap=True
     )
-    console.print(change.said, highlight=False, markup=False)
-    console.print(f'headrace query "{change.see}"', style="dim", highlight=False, markup=False, soft_wrap=True)
+    console.print(change.output, highlight=False, markup=False)
+    console.print(f'headrace query "{change.query}"', style="dim", highlight=False, markup=False, soft_wrap=True)
     show_rows(console, change.answer)
     console.print(f"The lake had the change {change.seconds:.1f} s after psql", highlight=False)
 
