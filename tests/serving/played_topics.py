@@ -35,9 +35,9 @@ class PlayedTopics:
 
     def one(self, name: str) -> TopicStatus:
         if self.away:
-            raise UnavailableError("Kafka does not run, or does not answer", next_step="Start it with: headrace up")
+            raise UnavailableError("Kafka is not running or does not answer", next_step="Run: headrace up")
         if name != TOPIC:
-            raise NotFoundError(f'there is no topic "{name}"')
+            raise NotFoundError(f'topic not found: "{name}"')
         end = len(self.values)
         lag = end - self.landed
         partition = PartitionStatus(0, 0, end, {LABEL: lag})

@@ -136,7 +136,7 @@ def test_a_table(shop: ShopLake, client: TestClient) -> None:
 def test_a_table_that_there_is_not(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/tables/raw.nothing{path}")
     assert answer.status_code == 404
-    assert 'there is no table "raw.nothing"' in answer.json()["what"]
+    assert 'table not found: "raw.nothing"' in answer.json()["what"]
 
 
 def test_a_table_that_was_never_written(client: TestClient) -> None:
@@ -155,13 +155,13 @@ def test_a_query(shop: ShopLake, client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("", "there is no query"),
-        ("DELETE FROM raw.charges", "only a SELECT can be asked, and this is DELETE"),
-        ("SELECT * FROM nowhere", 'there is no table "nowhere"'),
-        ("SELECT * FROM read_text('/etc/passwd')", "a query reads tables of the lake, and nothing else"),
-        ("SELECT * FROM duckdb_secrets()", "a query reads tables of the lake, and nothing else"),
-        ("SELECT * FROM raw.charges, LATERAL duckdb_secrets() AS known", "a query reads tables of the lake, and nothing else"),
-        ("FROM query('FROM duckdb_secrets()')", "a query reads tables of the lake, and nothing else"),
+        ("", "the query is empty"),
+        ("DELETE FROM raw.charges", "only SELECT queries are allowed, and this is DELETE"),
+        ("SELECT * FROM nowhere", 'table not found: "nowhere"'),
+        ("SELECT * FROM read_text('/etc/passwd')", "a query can read only tables of the lake"),
+        ("SELECT * FROM duckdb_secrets()", "a query can read only tables of the lake"),
+        ("SELECT * FROM raw.charges, LATERAL duckdb_secrets() AS known", "a query can read only tables of the lake"),
+        ("FROM query('FROM duckdb_secrets()')", "a query can read only tables of the lake"),
         ("SELECT * FROM", "query:1"),
     ],
 )
@@ -187,7 +187,7 @@ def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(queries.ask, shop.catalog, SLOW, most_seconds=300.0)
         (worker,) = wait_until(lambda: set(queries._pool._busy), what="the first query to run")
-        with pytest.raises(BusyError, match="other queries are running"):
+        with pytest.raises(BusyError, match="too many queries are running"):
             queries.ask(shop.catalog, "SELECT 1")
         worker.kill()
         assert isinstance(first.exception(), QueryError)
@@ -278,7 +278,7 @@ def test_a_page_that_there_is_not(client: TestClient) -> None:
     answer = client.get("/<b>nope</b>", headers=BROWSER)
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
-    assert "There is nothing at /&lt;b&gt;nope&lt;/b&gt;" in answer.text
+    assert "Page not found: /&lt;b&gt;nope&lt;/b&gt;" in answer.text
     assert '<a href="/room">' in answer.text
     assert "/static/base.css" in answer.text, "it looks like the others"
     for path, headers in (("/nope", {}), ("/nope", {"Accept": "application/json"}), ("/api/nope", BROWSER)):
@@ -286,9 +286,9 @@ def test_a_page_that_there_is_not(client: TestClient) -> None:
         assert (plain.status_code, plain.json()) == (
             404,
             {
-                "what": f"there is nothing at {path}",
+                "what": f"page not found: {path}",
                 "where": path,
-                "next_step": "Check the address; /openapi.json describes what can be asked.",
+                "next_step": "Check the URL; /openapi.json describes the API.",
             },
         )
 
@@ -296,7 +296,7 @@ def test_a_page_that_there_is_not(client: TestClient) -> None:
 def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
     answer = client.get("/api/query")
     assert answer.status_code == 405
-    assert answer.json() == {"what": "/api/query does not take GET", "where": "/api/query", "next_step": "Use POST."}
+    assert answer.json() == {"what": "/api/query does not support GET", "where": "/api/query", "next_step": "Use POST."}
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
         (b"SELECT 1", "the body is not JSON: Expecting value, at character 1"),
         (b'{"sql": }', "the body is not JSON: Expecting value, at character 9"),
         (b"[1]", "the body is not a JSON object"),
-        (b"", "there is no body, and JSON is needed"),
+        (b"", "a JSON body is required"),
         (b"{}", "sql: Field required"),
         (b'{"sql": "SELECT 1", "SQL": ""}', "SQL: Extra inputs are not permitted"),
     ],
@@ -314,7 +314,7 @@ def test_a_body_that_can_not_be(client: TestClient, body: bytes, what: str) -> N
     answer = client.post("/api/query", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
     assert answer.json()["what"] == what
-    assert answer.json()["next_step"] == "Fix the request; /openapi.json describes what can be asked."
+    assert answer.json()["next_step"] == "Fix the request; /openapi.json describes the API."
 
 
 def test_the_page_is_given_no_advice_for_a_terminal(client: TestClient) -> None:
@@ -370,4 +370,4 @@ def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_
             for file in re.findall(rf'(?:href|src)="(/pages/{name}/[^"]+)"', page.text):
                 assert client.get(file).status_code == 200
             assert f"/pages/{name}/weather.js" in page.text
-            assert client.get(f"/api/{name}").json()["what"] == "Postgres does not run"
+            assert client.get(f"/api/{name}").json()["what"] == "Postgres is not running"

@@ -144,9 +144,9 @@ def test_names_of_this_machine(client: TestClient, host: str) -> None:
 def test_beyond_this_machine_a_token_must_be_set(host: str) -> None:
     with pytest.raises(SettingsError, match="requires HEADRACE_TOKEN, which is not set"):
         make_lock(host, {})
-    with pytest.raises(SettingsError, match=r"only 1 character\n"):
+    with pytest.raises(SettingsError, match=r"at least 16 characters, and it has 1\n"):
         make_lock(host, {TOKEN: "a"})
-    with pytest.raises(SettingsError, match="only 5 characters"):
+    with pytest.raises(SettingsError, match="at least 16 characters, and it has 5"):
         make_lock(host, {TOKEN: "short"})
     assert make_lock(host, {TOKEN: SECRET}) == Lock(SECRET, local=False)
 

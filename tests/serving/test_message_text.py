@@ -64,7 +64,7 @@ def test_a_message_that_reads_both_ways_is_shown_as_bytes_unless_its_framing_is_
     shown = read_part(raw, Writing(text, five))
     assert (shown.form, shown.reason) == (
         "bytes",
-        "it reads both as plain Avro and as Confluent-framed: set the stream's framing",
+        "it is valid both as plain Avro and as Confluent-framed: set the stream's framing",
     )
     assert read_part(raw, Writing(text, five, "confluent")).schema == "schema 7 of the registry"
     assert read_part(raw, Writing(text, five, "none")).schema == "the stream's schema"
@@ -81,7 +81,7 @@ def test_numbers_are_as_they_came() -> None:
     [
         (b"\x00\x00\x00\x00\x09x", Writing(find_schema=schemas), "bytes", "the registry has no schemas/ids/9"),
         (b"\x00\x00\x00\x00\x07x", Writing(find_schema=away), "bytes", "does not answer: refused"),
-        (b"\x00\x00\x00\x00\x07x", Writing(), "bytes", "no registry is known"),
+        (b"\x00\x00\x00\x00\x07x", Writing(), "bytes", "no registry is configured"),
         (registered(7, ENVELOPE, UPDATE)[:-3], Writing(find_schema=schemas), "bytes", "ends before its last field"),
         (registered(7, ENVELOPE, UPDATE) + b"!", Writing(find_schema=schemas), "bytes", "1 bytes are left"),
         (b"not avro", Writing(avro=PLAIN), "bytes", "not Avro of the stream's schema"),
@@ -135,6 +135,6 @@ def test_long_values_are_cut_with_a_note() -> None:
     shown = read_part(json.dumps({"text": "x" * 1_000_000}).encode(), Writing())
     text, note = cut(shown, 2_000)
     assert len(text) == 2_000
-    assert note == "only its beginning is shown: it has 1,000,012 bytes"
+    assert note == "truncated, 1,000,012 bytes in total"
     assert cut(read_part(b"short", Writing()), 2_000) == ("short", "")
     assert cut(read_part(b"\xff" * 10_000, Writing()), 100_000)[1].endswith("10,000 bytes")

@@ -152,7 +152,7 @@ def test_rows_that_go_away_and_rows_that_do_not_fit(
     take(lake, spark, items, [event(5, "f")])
     with pytest.raises(PublishError, match=r'shelf\.current has no column "colour"'):
         show(lake, items, database)
-    with pytest.raises(UnavailableError, match="Postgres is away"):
+    with pytest.raises(UnavailableError, match="Postgres is unavailable"):
         show(lake, items, "host=127.0.0.1 port=1 dbname=x user=x password=secret")
 
 

@@ -113,7 +113,7 @@ def test_a_changed_type_is_refused_with_the_statement_and_repaired_by_full(publi
     with pytest.raises(PublishError, match=r"price.* is numeric") as caught:
         show(published, database)
     assert "headrace publish shop --table prices --full" in caught.value.next_step
-    statement = caught.value.next_step.split("By hand: ")[1]
+    statement = caught.value.next_step.split("Or run: ")[1]
     assert ask(database, "SELECT count(*) FROM prices") == [(3,)]
     show(published, database, full=True)
     assert ask(database, "SELECT id, price FROM prices ORDER BY id")[-1] == ("d", "4.40")

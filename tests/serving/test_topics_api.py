@@ -66,7 +66,7 @@ def test_a_kafka_that_is_off_and_a_topic_that_is_not_there(asked: TestClient, to
     assert asked.get("/api/topics/nothing").status_code == 404
     topics.away = True
     answer = asked.get("/api/topics")
-    assert (answer.status_code, answer.json()["next_step"]) == (503, "Start it with: headrace up")
+    assert (answer.status_code, answer.json()["next_step"]) == (503, "Run: headrace up")
 
 
 def test_the_pages_are_shells_that_hold_no_data(asked: TestClient) -> None:

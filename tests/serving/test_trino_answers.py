@@ -54,7 +54,7 @@ def test_a_trino_that_has_just_started_is_asked_again() -> None:
 
 
 def test_a_trino_that_stays_without_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trino, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(trino, "TIMEOUT_SECONDS", 0.0)
     with answering(NOBODY) as (url, asked), pytest.raises(QueryError, match="No nodes available"):
         trino.ask(QUESTION, url=url)
     assert len(asked) == 1

@@ -7,17 +7,17 @@ from headrace.plurals import count_of
 
 
 def describe_largest(table: str, largest: int | None, expected: int | None) -> list[str]:
-    """Return a warning where an entity has so many records that they may be strangers, chained by pairs that look alike."""
+    """Return a warning if an entity has so many records that fuzzy matches may have chained different people together."""
     if largest is None or expected is None or largest <= expected:
         return []
     return [
         f"{table}: warning: one entity has {largest:,} records, more than largest_entity: {expected:,}. "
-        "Strangers may have been chained: raise at_least of fuzzy, or lower max_records of a match."
+        "It may combine different people: raise at_least of fuzzy, or lower max_records of a match."
     ]
 
 
 def describe_weights(table: str, weights: TrainedWeights | None) -> list[str]:
-    """Return with which weights a table that trains them compares records."""
+    """Return a note about the weights of a table that trains them."""
     if weights is None:
         return []
     if not weights.columns:

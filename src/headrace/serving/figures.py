@@ -1,4 +1,4 @@
-"""The figures of a pipeline that people look at: one set for the control room, `headrace status` and Prometheus."""
+"""The figures of a pipeline, shared by the control room, `headrace status` and Prometheus."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from headrace.iceberg.commits.build_phases import BuildPhases
 from headrace.iceberg.ledgers.build import CheckedExpectation, TrainedWeights
 
 RATE_SECONDS = 60.0
-"""The time that a rate is the average of."""
+"""The window over which rates are averaged."""
 BEHIND_SECONDS = 60.0
-"""What waits for longer than this is behind; less is how a flow breathes."""
+"""The delay after which a stream or table counts as behind; shorter delays are normal."""
 
 State = Literal["never", "fresh", "behind"]
 
@@ -22,9 +22,10 @@ State = Literal["never", "fresh", "behind"]
 class StreamStatus:
     """A stream's figures.
 
-    `lag` and `messages`, which are in the topic now, are None where Kafka does not run; `quarantined` messages are in the
-    quarantine now; `extras` counts the rows that hold a field which the schema does not name. `rate` is rows per second of the
-    last minute, `freshness_seconds` the time since the last commit, and `batch_seconds` how long that checkpoint took.
+    `lag` and `messages`, the number of messages in the topic, are None if Kafka does not run. `quarantined` is the number of
+    messages in the quarantine now. `extras` counts rows per field that the schema does not name. `rate` is rows per second
+    over the last minute, `freshness_seconds` the time since the last commit, and `batch_seconds` the duration of that
+    checkpoint.
     """
 
     label: str
@@ -44,7 +45,7 @@ class StreamStatus:
 
     @property
     def state(self) -> State:
-        """Return how the stream flows: behind are messages that have waited for longer than a batch should take."""
+        """Return the state: `behind` if messages have been waiting for longer than a batch should take."""
         if self.freshness_seconds is None:
             return "never"
         return "behind" if self.lag and self.freshness_seconds > BEHIND_SECONDS else "fresh"
@@ -52,15 +53,18 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """A layer table's figures. `behind_seconds` is how long something that it is made of, directly or by way of other tables,
-    has been newer than its last build; None where it was never built. `quarantined` rows are in the quarantine now. `failing`
-    are the expectations that rows of the last build failed. `rate` is rows per second that came or changed in the last minute.
-    Where the table has a `watermark`, rows behind it count as late; `late_rows` is how many there were. Where it has
-    `unchanged`, `unknown_rows` have a value that no event told. Of a table of entities, `largest_entity` is how many records
-    the largest one has, and `largest_expected` how many it may have before a build warns; `weights` are the trained ones that
-    records are compared with. `phases` are the seconds of the last build; builds of 0.1 recorded none. The last build's query
-    computed `rows_in`, of which `rows_out` came into the table or changed there. `index_bytes` and `cached_row_bytes` are the
-    sizes of the file indexes, and of the rows that they point at, which builds have written to this machine's disk."""
+    """A layer table's figures.
+
+    `behind_seconds` is for how long the table has lacked an upstream change; None if it was never built. `quarantined` is the
+    number of rows in the quarantine now. `failing` are the expectations that rows of the last build failed. `rate` is rows
+    added or changed per second over the last minute. `late_rows` is the number of rows behind the `watermark`, if there is one.
+    `unknown_rows` is the number of rows with a value of `unchanged` that no event has contained.
+
+    Of a table of entities, `largest_entity` is the number of records of its largest entity, `largest_expected` the number above
+    which a build warns, and `weights` are the trained weights. `phases` are the seconds of the last build; builds of 0.1
+    recorded none. The query of the last build computed `rows_in`, of which `rows_out` were added or changed. `index_bytes` and
+    `cached_row_bytes` are the sizes of the file indexes and cached rows on this machine's disk.
+    """
 
     table: str
     kind: str
@@ -88,13 +92,13 @@ class TableStatus:
 
     @property
     def bad_rows(self) -> int:
-        """How often a row of the last build failed an expectation."""
-        return sum(each.failed for each in self.failing)
+        """The number of failed expectations over all rows of the last build."""
+        return sum(expectation.failed for expectation in self.failing)
 
     @property
     def warnings(self) -> int:
-        """How often a row of the last build failed an expectation and was kept."""
-        return sum(each.failed for each in self.failing if each.otherwise == "count")
+        """The number of failed expectations over the rows that the last build kept."""
+        return sum(expectation.failed for expectation in self.failing if expectation.otherwise == "count")
 
     @property
     def state(self) -> State:
@@ -105,8 +109,11 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class PublishedStatus:
-    """What Postgres has of a layer table. `rows` is None where nothing was published, or where Postgres does not answer.
-    `behind_seconds` is for how long the lake has had a build that Postgres has not."""
+    """The figures of a published table.
+
+    `rows` is None if nothing was published or Postgres does not answer. `behind_seconds` is for how long the lake has had a
+    build that Postgres lacks.
+    """
 
     table: str
     source: str
@@ -125,7 +132,7 @@ class PublishedStatus:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """A pipeline's figures at one moment. `running` says whether an application lands it now."""
+    """A pipeline's figures at one moment. `running` is whether an application lands it."""
 
     name: str
     running: bool

@@ -1,4 +1,4 @@
-"""The figures as Prometheus reads them."""
+"""Export the figures as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABELS = ("pipeline", "stream", "table")
 ABOUT = {
     "headrace_rows": "Rows in the table",
-    "headrace_rows_per_second": "Rows that came or changed, per second of the last minute",
+    "headrace_rows_per_second": "Rows added or changed per second, averaged over the last minute",
     "headrace_lag_messages": "Messages in the topic that have not landed yet",
-    "headrace_behind_seconds": "For how long something that the table is made of has been newer than its last build",
+    "headrace_behind_seconds": "Seconds for which an upstream change has not been in the table",
     "headrace_freshness_seconds": "Seconds since the last commit or build",
-    "headrace_batch_seconds": "Seconds that the last checkpoint or build took",
+    "headrace_batch_seconds": "Duration of the last checkpoint or build in seconds",
     "headrace_bad_rows": "For older dashboards: quarantined rows of a stream, or failed expectations in a table's last build",
-    "headrace_quarantined_rows": "Rows that are in the quarantine",
-    "headrace_warnings": "How often a row of a table's last build failed an expectation and was kept",
+    "headrace_quarantined_rows": "Rows in the quarantine",
+    "headrace_warnings": "Failed expectations of rows that a table's last build kept",
     "headrace_checkpoint": "Number of the last checkpoint or build",
-    "headrace_build_rows_in": "Rows that the query of a table's last build computed from what had changed",
-    "headrace_build_rows_out": "Rows that a table's last build added or changed in the table",
+    "headrace_build_rows_in": "Rows that the query of a table's last build computed from the changes",
+    "headrace_build_rows_out": "Rows that a table's last build added or changed",
     "headrace_index_bytes": "Bytes of a table's file indexes on this machine's disk",
-    "headrace_cached_row_bytes": "Bytes of a table's rows that builds have cached on this machine's disk",
+    "headrace_cached_row_bytes": "Bytes of a table's cached rows on this machine's disk",
 }
-"""Every metric of streams (label stream is set) and of layer tables (label stream is empty)."""
+"""The help of each metric of streams (label `stream` is set) and layer tables (label `stream` is empty)."""
 RUNNING = "headrace_pipeline_running"
 PHASE = "headrace_build_phase_seconds"
 PHASE_LABELS = ("pipeline", "table", "phase")
 PHASE_ABOUT = (
-    "Seconds of a table's last build by phase: fetch (reading through file indexes, planning scans), query (Spark; a large"
-    " build writes its files in it, too), write (staging files), commit (of the build before). Builds of 0.1 recorded none"
+    "Seconds of a table's last build by phase: fetch (reading through file indexes, planning scans), query (Spark; large"
+    " builds also write their files), write (staging files), commit (of the previous build). Builds of 0.1 recorded none"
 )
 
 
@@ -46,7 +46,7 @@ class _Figures(Collector):
     def collect(self) -> Iterable[Metric]:
         families = {name: GaugeMetricFamily(name, about, labels=LABELS) for name, about in ABOUT.items()}
         phases = GaugeMetricFamily(PHASE, PHASE_ABOUT, labels=PHASE_LABELS)
-        running = GaugeMetricFamily(RUNNING, "Whether an application lands the pipeline now", labels=LABELS[:1])
+        running = GaugeMetricFamily(RUNNING, "1 while an application lands the pipeline, else 0", labels=LABELS[:1])
         for pipeline in self._read():
             running.add_metric([pipeline.name], float(pipeline.running))
             for labels, values in _values(pipeline):
@@ -99,7 +99,7 @@ def _values(pipeline: PipelineStatus) -> Iterable[tuple[list[str], dict[str, flo
 
 
 def write_metrics(read: Callable[[], Sequence[PipelineStatus]]) -> bytes:
-    """Return the figures in Prometheus' text format; what is not known is left out."""
+    """Return the figures in Prometheus' text format, without unknown values."""
     registry = CollectorRegistry()
     registry.register(_Figures(read))
     return generate_latest(registry)

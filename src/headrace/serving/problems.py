@@ -1,4 +1,4 @@
-"""The name that `headrace.serving.web.problems` had in version 0.1, for pages of pipelines that were copied then."""
+"""The name of `headrace.serving.web.problems` in version 0.1, for pipelines that were copied then."""
 
 from headrace.serving.web.problems import REFUSALS
 

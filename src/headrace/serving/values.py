@@ -1,4 +1,4 @@
-"""How single values look, on a terminal, in JSON and on a page alike."""
+"""Format single values the same way on a terminal, in JSON and on a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
 
 def as_text(value: object, *, null: str) -> str:
-    """Return a value as people read it: times in UTC, the beginning of bytes."""
+    """Return a value as text: times in UTC, only the first bytes of binary values."""
     if value is None:
         return null
     if isinstance(value, datetime):
@@ -32,14 +32,14 @@ def as_text(value: object, *, null: str) -> str:
 
 
 def as_json(value: object) -> object:
-    """Return what JSON has no word for as text; bytes whole, in base 64."""
+    """Return a value without a JSON type as text, bytes in base64 and untruncated."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     return as_text(value, null="")
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; floats that JSON has no number for are the texts NaN, Infinity and -Infinity."""
+    """Print a value as JSON; floats that are not finite become the strings NaN, Infinity and -Infinity."""
     try:
         text = _to_json(value)
     except ValueError:
@@ -52,23 +52,23 @@ def _to_json(value: object) -> str:
 
 
 def _name_floats(value: object) -> object:
-    """Return a value with names for the floats in it that aren't finite, at every depth."""
+    """Return a value with strings instead of floats that are not finite, at every depth."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {name: _name_floats(each) for name, each in value.items()}
+        return {name: _name_floats(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_name_floats(each) for each in value]
+        return [_name_floats(item) for item in value]
     return value
 
 
 def is_number(arrow_type: str) -> bool:
-    """Return whether values of an Arrow type are numbers, which stand at the right of their column."""
+    """Return whether an Arrow type is numeric; tables align such columns to the right."""
     return arrow_type.startswith(("int", "uint", "float", "double", "decimal"))
 
 
 def short_seconds(seconds: float | None) -> str:
-    """Return a time span in its largest two units at most; nothing where there is none."""
+    """Return a time span in at most its two largest units; empty for None."""
     if seconds is None:
         return ""
     if seconds < _MINUTE:

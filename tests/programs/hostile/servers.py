@@ -41,8 +41,8 @@ def serving(folder: Path, _: str) -> FastAPI:
     lake = ShopLake(folder)
     lake.land([f"e{number}" for number in range(ROWS)], bad=["not JSON"])
     lake.build(["e1"], failed=1)
-    room = replace(lake.context, topics=PlayedTopics([b"{}"] * 20))
-    return make_app(room, Lock(SERVE_TOKEN, local=False))
+    context = replace(lake.context, topics=PlayedTopics([b"{}"] * 20))
+    return make_app(context, Lock(SERVE_TOKEN, local=False))
 
 
 def receiving(folder: Path, _: str) -> FastAPI:

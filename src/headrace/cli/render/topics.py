@@ -76,7 +76,7 @@ def show_topic(
 
 def _show_partitions(console: Console, topic: TopicStatus) -> None:
     table = Table()
-    lags = [f"{reader.label} has to land" for reader in topic.readers]
+    lags = [f"{reader.label} lag" for reader in topic.readers]
     for column in ("partition", "oldest offset", "next offset", "messages", *lags):
         table.add_column(column, justify="right")
     for bounds in topic.partitions:

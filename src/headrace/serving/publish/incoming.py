@@ -1,4 +1,4 @@
-"""Copy rows of a layer table into a temporary table of Postgres, as publishing and comparing need them."""
+"""Copy rows of a layer table into a temporary table of Postgres, for publishing and comparing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def copy_rows(
     since: int | None = None,
     until: int = 0,
 ) -> int:
-    """Fill the temporary table with the rows that builds after `since` up to `until` wrote, or with all rows; return how many.
+    """Fill the temporary table with the rows of the builds after `since` up to `until`, or all rows; return how many.
 
-    The temporary table lives until the transaction ends. Rows come in batches, so memory does not grow with the table.
+    The temporary table lives until the transaction ends. Rows are copied in batches, so memory does not grow with the table.
     """
     cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(INCOMING))
-    # The types are those that Postgres itself gave us for the columns of the table or of its DDL.
+    # Postgres itself reported these types, for the columns of the table or of its DDL.
     typed = (sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.type)) for column in columns)
     created = sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(INCOMING, sql.SQL(", ").join(typed))
     cursor.execute(created)

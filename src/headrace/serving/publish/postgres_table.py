@@ -1,7 +1,7 @@
-"""Compare a table of Postgres with its DDL, and write the ALTER TABLE statements that lead from one to the other.
+"""Compare a table of Postgres with its DDL, and return the ALTER TABLE statements that change the table to the DDL.
 
-Postgres itself says what the DDL means: the DDL is executed as a temporary table inside a savepoint that is rolled back, and
-the columns of both tables are read from the catalog.
+Postgres itself interprets the DDL: it is executed as a temporary table inside a savepoint that is rolled back, and the columns
+of both tables are read from the catalog.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PostgresColumn:
 
     @property
     def fills_itself(self) -> bool:
-        """Whether Postgres has a value for the column where none is given."""
+        """Whether Postgres fills the column if no value is given."""
         return self.default is not None or self.identity
 
     @property
@@ -44,7 +44,7 @@ class PostgresColumn:
         return self.type.split("(")[0] + (self.type.rpartition(")")[2] if "(" in self.type else "")
 
     def definition(self) -> str:
-        """Return what follows the column's name in ADD COLUMN, without NOT NULL: the rows that are there have no value yet."""
+        """Return the column's definition for ADD COLUMN, without NOT NULL, because existing rows have no value yet."""
         if self.generated:
             return f"{self.type} GENERATED ALWAYS AS ({self.default}) STORED"
         if self.identity:
@@ -66,14 +66,14 @@ class TableShape:
         return next((column for column in self.columns if column.name == name), None)
 
     def digest(self) -> str:
-        """Return a text that changes when a name, a type or the key does."""
+        """Return a digest of the columns' names and types and of the key."""
         parts = [[column.name, column.type, column.not_null] for column in self.columns]
         return hashlib.sha256(json.dumps([parts, sorted(self.primary_key)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One difference between a table of Postgres and its DDL, and the statement that removes it."""
+    """A difference between a table of Postgres and its DDL, and the statement that removes it."""
 
     kind: ChangeKind
     column: str
@@ -82,24 +82,24 @@ class SchemaChange:
 
 
 def read_shape(cursor: psycopg.Cursor, name: str) -> TableShape | None:
-    """Return the shape of the table that `name` (quoted where needed) means, or None where there is none."""
+    """Return the shape of table `name` (quoted if needed), or None if it does not exist."""
     cursor.execute("SELECT to_regclass(%s)::oid", (name,))
-    found = cursor.fetchone()
-    if found is None or found[0] is None:
+    oid = cursor.fetchone()
+    if oid is None or oid[0] is None:
         return None
-    cursor.execute(_COLUMNS, (found[0],))
+    cursor.execute(_COLUMNS, (oid[0],))
     columns = tuple(PostgresColumn(*row) for row in cursor.fetchall())
-    cursor.execute(_PRIMARY_KEY, (found[0],))
+    cursor.execute(_PRIMARY_KEY, (oid[0],))
     constraint = cursor.fetchone()
     return TableShape(columns, tuple(constraint[1]) if constraint else (), constraint[0] if constraint else None)
 
 
 def read_ddl_shape(cursor: psycopg.Cursor, table: PostgresTable) -> TableShape:
-    """Return the shape of the table that the DDL makes; nothing of it stays."""
+    """Return the shape of the table that the DDL creates, without creating it permanently."""
     try:
         return _try_ddl(cursor, table, table.ddl)
     except psycopg.DatabaseError:
-        # A temporary table can't refer to a permanent one, and can't be unlogged: neither concerns its columns.
+        # A temporary table can't reference a permanent one and can't be unlogged. Neither affects its columns.
         return _try_ddl(cursor, table, _columns_only(table.ddl))
 
 
@@ -128,7 +128,7 @@ def _columns_only(ddl: str) -> str:
 
 
 def list_changes(table: PostgresTable, *, actual: TableShape, wanted: TableShape) -> tuple[SchemaChange, ...]:
-    """Return what has to change in Postgres for the table to have the columns, types and key of its DDL."""
+    """Return the changes that give the table in Postgres the columns, types and key of its DDL."""
     name = quote(table.name)
     changes = []
     for column in wanted.columns:
@@ -155,7 +155,7 @@ def list_changes(table: PostgresTable, *, actual: TableShape, wanted: TableShape
 
 
 def _change_type(table: str, column: PostgresColumn) -> str:
-    """Return the statement that changes a type. Every type can be read from text, so no cast has to exist for it."""
+    """Return the statement that changes a type. It casts through text, which every type supports."""
     name = quote(column.name)
     new_default = f", ALTER COLUMN {name} SET DEFAULT {column.default}" if column.default and not column.generated else ""
     return (
@@ -165,7 +165,7 @@ def _change_type(table: str, column: PostgresColumn) -> str:
 
 
 def list_not_null(table: PostgresTable, *, actual: TableShape, wanted: TableShape) -> tuple[str, ...]:
-    """Return the statements that make columns NOT NULL which the DDL has so, for when all rows have a value."""
+    """Return the statements that make columns NOT NULL as in the DDL, to run once all rows have a value."""
     return tuple(
         f"ALTER TABLE {quote(table.name)} ALTER COLUMN {quote(column.name)} SET NOT NULL"
         for column in wanted.columns
@@ -174,8 +174,8 @@ def list_not_null(table: PostgresTable, *, actual: TableShape, wanted: TableShap
 
 
 def comparable(alias: str, column: str, *, types: Collection[str]) -> sql.Composable:
-    """Return the expression by which a column is compared, where it has these types on the two sides."""
-    base_types = {each.split("(")[0] for each in types}
+    """Return the expression that compares a column; `types` are its types on the two sides."""
+    base_types = {written.split("(")[0] for written in types}
     expression: sql.Composable = sql.SQL(alias + ".{}").format(sql.Identifier(column))
     if base_types == {"json"}:
         return sql.SQL("{}::jsonb").format(expression)
@@ -189,7 +189,7 @@ def quote(name: str) -> str:
 
 
 def names(columns: Sequence[str]) -> sql.Composed:
-    """Return column names for a list in a statement."""
+    """Return a quoted list of column names."""
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 

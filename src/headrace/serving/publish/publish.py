@@ -1,14 +1,14 @@
-"""Publish layer tables to Postgres: the rows that changed since the last time, and how far that was, in one transaction.
+"""Publish layer tables to Postgres: the rows that changed since the last publication, with the progress, in one transaction.
 
-Exactly once: the progress is in the same database and is committed with the rows, so a crash leaves both or neither. Rows are
-written by their primary key, so publishing a row twice leaves it there once. Only builds after the last published one are read:
-a row's `_build_id` says which build wrote it.
+Exactly once: the progress is stored in the same database and committed with the rows, so a crash leaves both or neither. Rows
+are upserted by their primary key, so publishing a row twice leaves one row. Only rows of builds after the last published one
+are read; a row's `_build_id` names its build.
 
-All rows are compared and written where the last published build does not lead to the lake's newest one (another generation, a
-restored backup), where the published columns changed, and on request.
+All rows are compared and upserted if the last published build does not precede the lake's newest one (another generation, a
+restored backup), if the published columns changed, and with --full.
 
-Rows that went away are noticed by counting. After the changed rows are in, Postgres has every row of the table; if it has more
-than the table, the others are searched for and deleted.
+Deleted rows are detected by counting. After the upsert, Postgres has every row of the lake's table; if it has more, the rows
+whose key is not in the lake are deleted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ from headrace.spec.model.pipeline import PostgresTable
 
 @dataclass(frozen=True)
 class Published:
-    """What a publication did: rows that came or changed, rows that went, the build that Postgres has now, how long it took."""
+    """The result of a publication: the build that Postgres has now, the rows added or changed, the rows deleted (`gone`), and
+    its duration."""
 
     table: PostgresTable
     build_id: int
@@ -67,13 +68,13 @@ class Published:
 def publish(
     dsn: str, catalog: Catalog, table: PostgresTable, *, full: bool = False, pipeline: str = "PIPELINE"
 ) -> Published | None:
-    """Bring a table of Postgres up to its layer table; return None where there was nothing to do.
+    """Update a table of Postgres from its layer table; return None if it is up to date.
 
-    Columns that the DDL has and Postgres lacks are added first. With `full`, the table gets the columns, types and key of the
-    DDL, and every row is compared and written where it differs. Idempotent by the primary key, and by the progress that is
-    committed with the rows. Two publications of a table wait for one another. Errors name the `pipeline`.
+    Adds columns of the DDL that Postgres lacks. With `full`, changes the table to the columns, types and key of the DDL, and
+    compares and upserts every row. Idempotent by the primary key, and by the progress that is committed with the rows.
+    Concurrent publications of a table wait for each other. Errors name the `pipeline`.
 
-    Raises a PublishError where Postgres refuses a row or a change of the table, and an UnavailableError where it is away.
+    Raises a PublishError if Postgres rejects a row or a change of the table, and an UnavailableError during its outage.
     """
     started = time.monotonic()
     with explained(table), psycopg.connect(dsn, connect_timeout=10) as connection:
@@ -87,18 +88,18 @@ def publish(
 
 @contextmanager
 def explained(table: PostgresTable) -> Iterator[None]:
-    """Turn an error of Postgres into one of Headrace's."""
+    """Translate errors of Postgres to a PublishError or an UnavailableError."""
     try:
         yield
     except psycopg.OperationalError as error:
         raise UnavailableError(
-            f"Postgres is away: {_first_line(error)}", where=f"table {table.name}", next_step="See: headrace status"
+            f"Postgres is unavailable: {_first_line(error)}", where=f"table {table.name}", next_step="See: headrace status"
         ) from error
     except psycopg.Error as error:
         raise PublishError(
-            f"Postgres refuses the rows of {table.source}: {_first_line(error)}",
+            f"Postgres rejected the rows of {table.source}: {_first_line(error)}",
             where=f"table {table.name} in Postgres",
-            next_step="Nothing was published. Let the columns of the DDL fit those of the table.",
+            next_step="Nothing was published. Change the columns of the DDL so that they fit those of the table.",
         ) from error
 
 
@@ -111,9 +112,9 @@ def _locked(connection: psycopg.Connection, table: PostgresTable) -> Iterator[ps
 
 
 def _prepare(cursor: psycopg.Cursor, table: PostgresTable) -> None:
-    """Create the table, and add the columns that only the DDL has.
+    """Create the table, or add the columns that only the DDL has.
 
-    This is a transaction of its own: ALTER TABLE keeps readers out, and publishing all rows after it may take long.
+    This is a separate transaction, because ALTER TABLE blocks readers and publishing all rows after it may take long.
     """
     ensure_progress(cursor)
     actual = read_shape(cursor, f'"{table.name}"')
@@ -122,10 +123,10 @@ def _prepare(cursor: psycopg.Cursor, table: PostgresTable) -> None:
         forget_progress(cursor, table)
         return
     progress = read_progress(cursor, table) or Progress()
-    # A table that Headrace never published is somebody else's: only `full` may change it.
+    # Headrace never published an unknown table, so it is the user's: only `full` may change it.
     if is_known(cursor, table) and progress.shape != _shape_digest(table, actual):
         wanted = read_ddl_shape(cursor, table)
-        _apply(cursor, table, [each for each in list_changes(table, actual=actual, wanted=wanted) if each.kind == "add"])
+        _apply(cursor, table, [change for change in list_changes(table, actual=actual, wanted=wanted) if change.kind == "add"])
 
 
 def _publish(
@@ -170,25 +171,25 @@ def _publish(
 
 
 def _check_shape(table: PostgresTable, changes: Sequence[SchemaChange], *, repair: str) -> None:
-    """Refuse a table whose columns, types or key are not those of the DDL; columns that only Postgres has are no problem."""
+    """Raise a PublishError if the columns, types or key differ from the DDL. Extra columns in Postgres are allowed."""
     needed = [change for change in changes if change.kind != "extra"]
     if needed:
         raise PublishError(
             needed[0].problem,
             where=f"table {table.name} in Postgres",
             next_step=f"Nothing was published. Change the DDL, or repair the table: {repair}\n"
-            f"By hand: {'; '.join(change.statement for change in needed)};",
+            f"Or run: {'; '.join(change.statement for change in needed)};",
         )
 
 
 def _repair(cursor: psycopg.Cursor, table: PostgresTable, changes: Sequence[SchemaChange], *, source: Table) -> TableShape:
-    """Change the table to what its DDL says; return its shape then.
+    """Change the table to its DDL and return its new shape.
 
-    Columns that only Postgres has are dropped where the lake has their values. All others are somebody's own, and stay.
+    Drops a column that is not in the DDL only if the lake has it too. The others belong to the user and stay.
     """
     in_lake = {field.name for field in source.schema().fields}
     if any(change.kind in ("type", "key") for change in changes):
-        # Old values need not fit the new type or key. All rows come again in this transaction.
+        # Old values may not fit the new type or key. This transaction publishes all rows again.
         cursor.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
     _apply(cursor, table, [change for change in changes if change.kind != "extra" or change.column in in_lake])
     return _need_shape(cursor, table)
@@ -204,13 +205,13 @@ def _execute(cursor: psycopg.Cursor, table: PostgresTable, statements: Sequence[
             cursor.execute(statement.encode())
         except psycopg.errors.InsufficientPrivilege as error:
             raise PublishError(
-                f"Postgres refuses to change the table: {_first_line(error)}",
+                f"Postgres rejected the change of the table: {_first_line(error)}",
                 where=f"table {table.name} in Postgres",
                 next_step=f"Nothing was published. Run as the table's owner: {'; '.join(statements)};",
             ) from error
         except psycopg.errors.DependentObjectsStillExist as error:
             raise PublishError(
-                f"Postgres refuses to change the table: {_first_line(error)}",
+                f"Postgres rejected the change of the table: {_first_line(error)}",
                 where=f"table {table.name} in Postgres",
                 next_step=f"Nothing was published. Drop what depends on it, then run: {statement};",
             ) from error
@@ -224,18 +225,18 @@ def _need_shape(cursor: psycopg.Cursor, table: PostgresTable) -> TableShape:
 
 
 def _shape_digest(table: PostgresTable, actual: TableShape) -> str:
-    """Return a text that changes when the DDL or the table in Postgres does."""
+    """Return a digest of the DDL and of the table in Postgres."""
     return hashlib.sha256(f"{table.ddl}\n{actual.digest()}".encode()).hexdigest()
 
 
 def _layout(columns: Sequence[PostgresColumn], source: Table) -> str:
-    """Return which column of the lake goes to which column of Postgres, and as what type."""
+    """Return the mapping of the lake's columns to the columns and types of Postgres, as JSON."""
     schema = source.schema()
     return json.dumps([[column.name, column.type, schema.find_field(column.name).field_id] for column in columns])
 
 
 def _published_columns(actual: TableShape, source: Table, table: PostgresTable) -> tuple[PostgresColumn, ...]:
-    """Return the columns that both have; one that only Postgres has must have a default there."""
+    """Return the columns that both have. Raises a PublishError for a column without default that only Postgres has."""
     in_lake = set(shown_columns(source))
     for column in actual.columns:
         if column.name not in in_lake and not column.fills_itself:
@@ -249,7 +250,7 @@ def _published_columns(actual: TableShape, source: Table, table: PostgresTable) 
 
 
 def _upsert(cursor: psycopg.Cursor, table: PostgresTable, columns: Sequence[PostgresColumn]) -> tuple[int, int]:
-    """Return how many rows were new and how many changed. Columns of Postgres's own get their default again."""
+    """Upsert the copied rows; return how many were new and how many changed. Columns only in Postgres get their default."""
     values = [column for column in columns if column.name not in table.primary_key]
     published = [column.name for column in columns]
     own = [name for name in table.columns if name not in published]
@@ -271,13 +272,13 @@ def _upsert(cursor: psycopg.Cursor, table: PostgresTable, columns: Sequence[Post
         key=names(table.primary_key),
         what=change if values else sql.SQL("NOTHING"),
     )
-    found = cursor.execute(statement).fetchone()
-    assert found is not None
-    return int(found[0]), int(found[1])
+    counts = cursor.execute(statement).fetchone()
+    assert counts is not None
+    return int(counts[0]), int(counts[1])
 
 
 def _delete_others(cursor: psycopg.Cursor, table: PostgresTable) -> int:
-    """Delete the rows whose key is not among those that came in; return how many."""
+    """Delete the rows whose key is not among the copied rows; return how many."""
     same = sql.SQL(" AND ").join(sql.SQL("new.{0} = old.{0}").format(sql.Identifier(name)) for name in table.primary_key)
     statement = sql.SQL("DELETE FROM {} AS old WHERE NOT EXISTS (SELECT FROM {} AS new WHERE {})")
     cursor.execute(statement.format(sql.Identifier(table.name), INCOMING, same))

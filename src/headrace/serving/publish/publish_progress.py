@@ -1,4 +1,4 @@
-"""How far each table of Postgres is, kept in Postgres and committed with the rows that it describes."""
+"""The publication progress of each table, stored in Postgres and committed with the rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _DDL = sql.SQL(
     " build_id BIGINT NOT NULL, row_count BIGINT NOT NULL, published_at TIMESTAMPTZ NOT NULL DEFAULT now())"
 ).format(_NAME)
 _ADDED = {"table_uuid": "TEXT", "snapshot_id": "BIGINT", "sequence_number": "BIGINT", "layout": "TEXT", "shape": "TEXT"}
-"""Columns that came after the first version; a row that was written before it has them null, and is published again once."""
+"""Columns added after the first version. They are null in older progress, whose tables are then published again once."""
 
 
 @dataclass(frozen=True)
 class Progress:
     """The state of the lake's table that Postgres has.
 
-    `snapshot_id` and `sequence_number` say which snapshot of the table `table_uuid` it was. `layout` describes the published
-    columns: another one means that all rows have to be published again. `shape` describes the table and the DDL that were last
-    found to fit.
+    `snapshot_id` and `sequence_number` identify the snapshot of table `table_uuid`. `layout` describes the published columns;
+    if it changes, all rows are published again. `shape` is the digest of the table and DDL that last matched.
     """
 
     generation: int = -1
@@ -42,7 +41,7 @@ class Progress:
 
     @staticmethod
     def of(source: Table, built: BuildLedger, *, rows: int, layout: str, shape: str) -> Progress:
-        """Return the progress of a table that has been published as it is in `source`."""
+        """Return the progress of a table after publishing `source`."""
         return Progress(
             built.generation,
             built.changed_in,
@@ -60,9 +59,9 @@ class Progress:
         return here == (built.generation, built.changed_in, str(source.metadata.table_uuid), built.snapshot_id)
 
     def precedes(self, source: Table, built: BuildLedger) -> bool:
-        """Return whether the builds after this one are all that Postgres lacks.
+        """Return whether Postgres lacks only the builds after this one.
 
-        That is not so after the lake's table was restored, rolled back or made again, or all its rows were written again.
+        It is False after the lake's table was restored, rolled back, recreated or fully rebuilt.
         """
         if (self.generation, self.table_uuid) != (built.generation, str(source.metadata.table_uuid)):
             return False
@@ -72,7 +71,7 @@ class Progress:
 
 
 def ensure_progress(cursor: psycopg.Cursor) -> None:
-    """Create the table of progress, or add the columns that it lacks."""
+    """Create the progress table, or add its missing columns."""
     if _columns(cursor) >= set(_ADDED):
         return
     cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (PROGRESS,))
@@ -85,7 +84,7 @@ def ensure_progress(cursor: psycopg.Cursor) -> None:
 
 
 def read_progress(cursor: psycopg.Cursor, table: PostgresTable) -> Progress | None:
-    """Return the progress of a table, or None where it was not published from this source."""
+    """Return the progress of a table, or None if it was not published from this source."""
     if not _columns(cursor) >= set(_ADDED):
         return None
     question = sql.SQL(
@@ -97,7 +96,7 @@ def read_progress(cursor: psycopg.Cursor, table: PostgresTable) -> Progress | No
 
 
 def is_known(cursor: psycopg.Cursor, table: PostgresTable) -> bool:
-    """Return whether Headrace has published the table before, from whatever source."""
+    """Return whether Headrace has published the table before, from any source."""
     cursor.execute(sql.SQL("SELECT 1 FROM {} WHERE table_name = %s").format(_NAME), (table.name,))
     return cursor.fetchone() is not None
 
@@ -117,7 +116,7 @@ def write_progress(cursor: psycopg.Cursor, table: PostgresTable, progress: Progr
 
 
 def forget_progress(cursor: psycopg.Cursor, table: PostgresTable) -> None:
-    """Delete a table's progress: all its rows are published again."""
+    """Delete a table's progress, so that all its rows are published again."""
     cursor.execute(sql.SQL("DELETE FROM {} WHERE table_name = %s").format(_NAME), (table.name,))
 
 

@@ -1,1 +1,1 @@
-"""SQL on the lake, by several engines."""
+"""SQL on the lake, with several engines."""

@@ -1,4 +1,4 @@
-"""The first rows of a result as a page shows them."""
+"""Convert the first rows of a result to JSON values for a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Answer:
-    """The first rows of a result; `truncated` says that there are more. Numbers are such where JSON holds them exactly."""
+    """The first rows of a result; `truncated` is whether there are more. Numbers that JSON can't hold exactly are text."""
 
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -34,7 +34,7 @@ class Answer:
         }
 
     def to_message(self) -> dict[str, object]:
-        """Return what `from_message` makes the same answer of, in another process."""
+        """Return the answer as a message to another process, which reads it with `from_message`."""
         return {"columns": self.columns, "rows": self.rows, "truncated": self.truncated}
 
     @classmethod
@@ -43,13 +43,13 @@ class Answer:
         return cls(columns, tuple(tuple(row) for row in message["rows"]), bool(message["truncated"]), seconds)
 
 
-def make_answer(found: pa.Table, *, most_rows: int, seconds: float = 0.0) -> Answer:
-    """Return the first rows of a table as a page shows them."""
-    columns = tuple((str(field.name), str(field.type)) for field in found.schema)
-    first = found.slice(0, most_rows)
+def make_answer(table: pa.Table, *, most_rows: int, seconds: float = 0.0) -> Answer:
+    """Return the first `most_rows` rows of a table."""
+    columns = tuple((str(field.name), str(field.type)) for field in table.schema)
+    first = table.slice(0, most_rows)
     values: Sequence[Sequence[object]] = [first.column(at).to_pylist() for at in range(len(columns))]
     rows = tuple(tuple(as_cell(column[at]) for column in values) for at in range(first.num_rows))
-    return Answer(columns, rows, found.num_rows > most_rows, seconds)
+    return Answer(columns, rows, table.num_rows > most_rows, seconds)
 
 
 def as_cell(value: object) -> Cell:

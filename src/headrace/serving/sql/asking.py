@@ -1,4 +1,4 @@
-"""Questions from a page: read-only SQL with a bound on rows, on time, on memory and on how many are answered at once."""
+"""Run queries of the web pages: read-only SQL with limits on rows, time, memory and concurrency."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_ROWS = 1_000
 MOST_SECONDS = 20.0
 _AT_ONCE = 2
 _WAITING = 6
-"""How many may wait for a seat. Each takes a thread of the server, which has 40 for all requests."""
-_PATIENCE_SECONDS = 1.0
+"""The number of queries that may wait for a worker. Each occupies one of the server's 40 threads."""
+_WAIT_SECONDS = 1.0
 
 
 class QueryService:
-    """Where questions are answered, a few at once, each in a process of its own; a BusyError where all seats are taken."""
+    """Runs a few queries at a time, each in a separate process, and raises a BusyError if too many are waiting."""
 
     def __init__(self, *, seats: int = _AT_ONCE, limits: WorkerLimits = LIMITS) -> None:
         self._seats = BoundedSemaphore(seats)
@@ -31,11 +31,14 @@ class QueryService:
         self._pool = QueryPool(limits)
 
     def ask(self, catalog: Catalog, sql: str, *, most_rows: int = MOST_ROWS, most_seconds: float = MOST_SECONDS) -> Answer:
-        """Return the answer to one SELECT; what can't be answered is a QueryError in plain words."""
+        """Return the answer to one SELECT.
+
+        Raises a QueryError for a query that is not allowed, fails, or reaches a limit.
+        """
         if not self._places.acquire(blocking=False):
             raise _busy()
         try:
-            if not self._seats.acquire(timeout=_PATIENCE_SECONDS):
+            if not self._seats.acquire(timeout=_WAIT_SECONDS):
                 raise _busy()
             try:
                 request = Request(sql, list_tables(catalog), most_rows, most_seconds)
@@ -50,7 +53,7 @@ class QueryService:
 
 
 def _busy() -> BusyError:
-    return BusyError("other queries are running already", where="query", next_step="Wait until one of them is done.")
+    return BusyError("too many queries are running", where="query", next_step="Try again in a few seconds.")
 
 
 def _find_sources(catalog: Catalog, tables: tuple[str, ...]) -> Sources:

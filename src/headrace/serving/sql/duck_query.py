@@ -1,6 +1,6 @@
-"""One SELECT in a DuckDB that is fenced in: from the text to the tables that it names, and from their files to Arrow.
+"""Run one SELECT in a sandboxed DuckDB: plan the query, create views of its tables, and return Arrow.
 
-Nothing here knows a catalog, so that a process without its credentials can do it.
+It uses no catalog, so it can run in a process without the catalog's credentials.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGINNING = re.compile(r"\(*\s*(SELECT|WITH|FROM|DESCRIBE|SUMMARIZE|VALUES)\b",
 
 @dataclass(frozen=True)
 class PlannedQuery:
-    """A query that the policy accepts: as it was asked, as DuckDB is given it, and the tables that it names."""
+    """A query that the policy accepts: the original text (`asked`), the text for DuckDB, and its tables."""
 
     asked: str
     sql: str
@@ -39,7 +39,7 @@ class PlannedQuery:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """What DuckDB reads a table from, as it stands after FROM, and the folders of its files."""
+    """The FROM expression with which DuckDB reads a table, and the folders of its files."""
 
     relation: str
     folders: tuple[str, ...]
@@ -47,7 +47,7 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Bound:
-    """How many rows of a result are read, for how many seconds a query may run, and how much memory and disk it may take."""
+    """The limits of a query: rows of the result, seconds, memory and disk space."""
 
     rows: int
     seconds: float
@@ -57,7 +57,7 @@ class Bound:
 
 
 def plan_query(sql: str, known: Sequence[str]) -> PlannedQuery:
-    """Return the query if it is one statement that reads known tables; anything else is a QueryError."""
+    """Return the planned query. Raises a QueryError unless it is one statement that reads known tables."""
     quoted = _quote_default(sql)
     statement = _parse(sql, quoted, known)
     return PlannedQuery(sql, quoted, named_tables(statement, known, own=("information_schema",)))
@@ -70,15 +70,15 @@ def execute(
     *,
     bound: Bound | None = None,
 ) -> pa.Table:
-    """Return the result of a query, which can read the folders of these tables and nothing else."""
+    """Return the result of a query, which can read only the folders of these tables."""
     if bound:
         connection.execute(f"SET memory_limit = {quote_text(f'{bound.memory_bytes}B')}")
         connection.execute(f"SET temp_directory = {quote_text(str(bound.spill_folder))}")
         connection.execute(f"SET max_temp_directory_size = {quote_text(f'{bound.spill_bytes}B')}")
     with _explained(planned, bound):
         _make_views(connection, sources)
-        _fence_in(connection, [folder for source in sources.values() for folder in source.folders])
-        _need_one_select(connection, planned.sql)
+        _sandbox(connection, [folder for source in sources.values() for folder in source.folders])
+        _check_single_select(connection, planned.sql)
         return _run(connection, planned.sql, bound)
 
 
@@ -90,7 +90,7 @@ def _explained(planned: PlannedQuery, bound: Bound | None) -> Iterator[None]:
         limit = f"{bound.seconds:g} seconds" if bound else "its time"
         raise QueryError(
             f"the query ran for longer than {limit}",
-            next_step="Ask for less. In a terminal, headrace query waits for any answer.",
+            next_step="Query less data, or run it in a terminal with headrace query, which has no limit.",
         ) from error
     except duckdb.Error as error:
         raise find_away(error) or explain(error, planned.sql, asked=planned.asked) from error
@@ -115,9 +115,9 @@ def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -
 
 
 def _parse(sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
-    """Return the one statement that reads; anything else is a QueryError.
+    """Return the statement. Raises a QueryError unless it is one statement that only reads.
 
-    Where sqlglot can't read what can only be a SELECT, a DuckDB that is fenced from everything says better what is wrong.
+    If sqlglot can't parse a text that can only be a SELECT, a fully sandboxed DuckDB provides the better error message.
     """
     try:
         return parse_select(sql, dialect="duckdb", known=known)
@@ -128,33 +128,33 @@ def _parse(sql: str, quoted: str, known: Sequence[str]) -> exp.Expr:
 
 
 def _begins_reading(sql: str) -> bool:
-    """Return whether a text can only be one statement that reads, however it is tokenized."""
+    """Return whether a text can only be one reading statement, in any tokenization."""
     only = sql.strip().rstrip(";")
     return bool(_BEGINNING.match(only)) and ";" not in only
 
 
 def _explain_syntax(sql: str, quoted: str) -> None:
     with open_duckdb(reads_iceberg=False) as connection:
-        _fence_in(connection, [])
+        _sandbox(connection, [])
         try:
             connection.extract_statements(quoted)
         except duckdb.Error as error:
             raise explain(error, quoted, asked=sql) from error
 
 
-def _need_one_select(connection: duckdb.DuckDBPyConnection, quoted: str) -> None:
-    """Raise a QueryError where DuckDB reads the text otherwise than sqlglot does."""
-    kinds = [each.type.name for each in connection.extract_statements(quoted)]
+def _check_single_select(connection: duckdb.DuckDBPyConnection, quoted: str) -> None:
+    """Raise a QueryError if DuckDB parses the text differently from sqlglot."""
+    kinds = [statement.type.name for statement in connection.extract_statements(quoted)]
     if kinds != ["SELECT"]:
         raise refusal(kinds[0] if len(kinds) == 1 else f"{len(kinds)} statements", ())
 
 
 def _quote_default(sql: str) -> str:
-    """Return the query with the namespace `default` in quotes, which is a word of DuckDB's own."""
+    """Return the query with the namespace `default` quoted, because it is a keyword of DuckDB."""
     try:
         tokens = sqlglot.tokenize(sql, read="duckdb")
     except SqlglotError:
-        return sql  # it is no SQL, which DuckDB says better
+        return sql  # DuckDB has the better message for a text that is not SQL
     for token, after in reversed(list(pairwise(tokens))):
         if token.token_type == TokenType.DEFAULT and after.token_type == TokenType.DOT:
             sql = f'{sql[: token.start]}"{token.text}"{sql[token.end + 1 :]}'
@@ -162,11 +162,11 @@ def _quote_default(sql: str) -> str:
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, SourceTable]) -> None:
-    """Create a view of each table that the query names.
+    """Create a view for each table of the query.
 
-    Names come from the catalog, never from the query. DuckDB reads three words as database, schema and table, so a namespace
-    that others are in is a database in memory; tables that are in that namespace itself are in its main schema, which DuckDB
-    finds by two words.
+    Names come from the catalog, never from the query. DuckDB reads three parts of a name as database, schema and table. So a
+    namespace with child namespaces becomes an in-memory database, and its own tables are in that database's main schema, which
+    DuckDB resolves with two parts.
     """
     named = {name: tuple(name.split(".")) for name in sources}
     nested = {parts[0] for parts in named.values() if len(parts) == 3}
@@ -179,11 +179,11 @@ def _make_views(connection: duckdb.DuckDBPyConnection, sources: Mapping[str, Sou
         connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {sources[name].relation}")
 
 
-def _fence_in(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
-    """Let the query read these folders and nothing else of the machine or the network."""
+def _sandbox(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
+    """Restrict the connection to these folders, without access to other files or the network."""
     plain = [folder.removeprefix("file://") for folder in folders]
     allowed = ", ".join(quote_text(folder) for folder in (*folders, *plain))
     connection.execute(f"SET allowed_directories = [{allowed}]")
-    connection.execute("SET python_enable_replacements = false")  # names of variables of this program are no tables
+    connection.execute("SET python_enable_replacements = false")  # Python variables must not be readable as tables
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -1,7 +1,7 @@
-"""Queries of tables that have hidden columns: a list of the other columns is put in the place of the table's name.
+"""Rewrite queries of tables with hidden columns: a subquery of the visible columns replaces the table's name.
 
-So hidden columns are in no `SELECT *`, whatever a query joins, renames or nests, and other columns of these names stay. Where
-no subquery can stand, as in a DESCRIBE or before a point in time, they are taken out of the result.
+So no `SELECT *` returns hidden columns, whatever a query joins, renames or nests, while other columns with these names stay.
+If a subquery is not allowed, as in DESCRIBE or time travel, they are removed from the result instead.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from headrace.serving.sql.question import Mention, Question, SplitColumns
 
 
 def split_columns(question: Question, catalog: Catalog) -> Question:
-    """Return the question with the columns of its tables that have hidden ones."""
+    """Return the question with the visible and hidden columns of each table that has hidden ones."""
     tables = ((name, catalog.load_table(name)) for name in question.tables)
-    found = {name: SplitColumns(shown_columns(table), hidden) for name, table in tables if (hidden := hidden_columns(table))}
-    return replace(question, columns=found)
+    columns = {name: SplitColumns(shown_columns(table), hidden) for name, table in tables if (hidden := hidden_columns(table))}
+    return replace(question, columns=columns)
 
 
 def list_columns(question: Question, *, name: Callable[[Mention], str], quote: Callable[[str], str]) -> str:
-    """Return the query with a list of columns in the place of each table that has hidden ones.
+    """Return the query with a subquery of the visible columns instead of each table with hidden ones.
 
-    `name` gives a table's name as the engine has it, and `quote` a column's.
+    `name` returns a table's name in the engine's SQL, and `quote` a column's.
     """
 
     def relation(mention: Mention) -> str:
@@ -42,12 +42,12 @@ def list_columns(question: Question, *, name: Callable[[Mention], str], quote: C
     return question.rename(relation)
 
 
-def drop_hidden(found: pa.Table, question: Question) -> pa.Table:
-    """Return a result without hidden columns of tables whose name had to stay in the query."""
+def drop_hidden(result: pa.Table, question: Question) -> pa.Table:
+    """Return a result without the hidden columns of tables that a subquery could not replace."""
     named = [mention for mention in question.mentions if not mention.takes_subquery and not mention.is_column]
     hidden = frozenset[str]().union(
         *(question.columns[mention.table].hidden for mention in named if mention.table in question.columns)
     )
     if hidden and any(mention.is_described for mention in named):
-        return found.filter(pc.invert(pc.is_in(found.column(0), value_set=pa.array(sorted(hidden), found.column(0).type))))
-    return found.select([at for at, column in enumerate(found.column_names) if column not in hidden]) if hidden else found
+        return result.filter(pc.invert(pc.is_in(result.column(0), value_set=pa.array(sorted(hidden), result.column(0).type))))
+    return result.select([at for at, column in enumerate(result.column_names) if column not in hidden]) if hidden else result

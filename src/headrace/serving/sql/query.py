@@ -1,4 +1,4 @@
-"""SQL on the lake: DuckDB reads the Iceberg tables as the catalog has them now, deletes respected."""
+"""Run SQL on the lake with DuckDB, which reads the current snapshots of the Iceberg tables and applies deletes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.iceberg.schema.added_columns import hidden_columns
 from headrace.serving.sql.duck_query import SourceTable, execute, plan_query
 
 ReadTable = Callable[[duckdb.DuckDBPyConnection, Table], str]
-"""Returns what DuckDB reads a table from, as it stands after FROM."""
+"""Returns the FROM expression with which DuckDB reads a table."""
 
 
 def run_query(catalog: Catalog, sql: str, *, read: ReadTable | None = None) -> pa.Table:
-    """Return the result of one SELECT. A table is named with its namespaces; nothing in the lake can be changed.
+    """Return the result of one SELECT, which names tables with their namespaces and can't change the lake.
 
-    DuckDB is given the text only after the policy has accepted it and the connection is fenced. By default DuckDB reads the
-    metadata file that the catalog names.
+    DuckDB gets the text only after the policy has accepted it and the connection is sandboxed. By default DuckDB reads the
+    metadata file that the catalog names. Raises a QueryError for a query that is not allowed or fails.
     """
     planned = plan_query(sql, list_tables(catalog))
     with open_duckdb(reads_iceberg=read is None, storage=Storage.of(catalog.properties)) as connection:
@@ -36,7 +36,7 @@ def run_query(catalog: Catalog, sql: str, *, read: ReadTable | None = None) -> p
 
 
 def scan_source(table: Table) -> SourceTable:
-    """Return how DuckDB itself reads a table: from the metadata file that the catalog names."""
+    """Return how DuckDB reads a table from the metadata file that the catalog names."""
     folders = (table.location(), table.properties.get("write.data.path", table.location()))
     scan = f"iceberg_scan({quote_text(table.metadata_location)})"
     hidden = ", ".join(map(quote_name, sorted(hidden_columns(table))))

@@ -1,4 +1,4 @@
-"""DuckDB's complaints about a query in our words: what, where in the query, and what to do."""
+"""Translate DuckDB's errors about a query: what is wrong, where in the query, and what to do."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PLACE = re.compile(r"^LINE (?P<line>\d+): (?P<cut>\.\.\.)?.*\n(?P<indent> *)\^"
 _CLOSE = re.compile(r'^Candidate bindings: .*?(?P<names>".*)$')
 _END = "syntax error at end of input"
 _OF_THE_QUERY = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException)
-"""What DuckDB raises before it reads a row: the query is wrong, whatever the tables hold."""
+"""Errors that DuckDB raises before it reads a row: the query is wrong for any content of the tables."""
 
 
 def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
-    """Return the error that a person can read of what DuckDB says of `sql`: `asked`, with more quotes in it."""
-    said = _KIND.sub("", str(error).strip())
-    where, column = _find_place(said, sql=sql, asked=asked)
-    lines = [line for line in said[: said.find("\nLINE ")].splitlines() if line.strip()] if "\nLINE " in said else []
-    first, *hints = lines or [line for line in said.splitlines() if line.strip()] or ["DuckDB gave no reason"]
+    """Return a QueryError for DuckDB's error about `sql`, which is the user's query `asked` with added quotes."""
+    message = _KIND.sub("", str(error).strip())
+    where, column = _find_place(message, sql=sql, asked=asked)
+    lines = [line for line in message[: message.find("\nLINE ")].splitlines() if line.strip()] if "\nLINE " in message else []
+    first, *hints = lines or [line for line in message.splitlines() if line.strip()] or ["DuckDB gave no reason"]
     what, _, more = first.partition(". ")
     hints = [more, *hints] if more else hints
     if what == _END:
@@ -38,21 +38,21 @@ def explain(error: duckdb.Error, sql: str, *, asked: str) -> QueryError:
     elif isinstance(error, duckdb.ParserException) and column == 1:
         hints = [f"Begin with {BEGINNINGS}."]
     kind = BadQueryError if isinstance(error, _OF_THE_QUERY) else QueryError
-    return kind(_as_ours(what), where=where, next_step=_next_step(hints))
+    return kind(_plain_sentence(what), where=where, next_step=_next_step(hints))
 
 
-def _find_place(said: str, *, sql: str, asked: str) -> tuple[str, int | None]:
-    """Return where in what was asked DuckDB points to; of a long line it shows a part, and the column is not known."""
-    found = _PLACE.search(said)
-    if found is None:
+def _find_place(message: str, *, sql: str, asked: str) -> tuple[str, int | None]:
+    """Return the position in `asked` that DuckDB points to; without a column if DuckDB shows only a part of the line."""
+    place = _PLACE.search(message)
+    if place is None:
         return "query", None
-    if found["cut"]:
-        return f"query:{found['line']}", None
-    before = sql.split("\n")[int(found["line"]) - 1][: len(found["indent"]) - len(f"LINE {found['line']}: ")]
-    line, column = asked.split("\n")[int(found["line"]) - 1], 1
+    if place["cut"]:
+        return f"query:{place['line']}", None
+    before = sql.split("\n")[int(place["line"]) - 1][: len(place["indent"]) - len(f"LINE {place['line']}: ")]
+    line, column = asked.split("\n")[int(place["line"]) - 1], 1
     for sign in before:
-        column += line[column - 1 : column] == sign  # a quote that was added has no place in what was asked
-    return f"query:{found['line']}:{column}", column
+        column += line[column - 1 : column] == sign  # an added quote has no position in the user's query
+    return f"query:{place['line']}:{column}", column
 
 
 def _end_of(sql: str) -> str:
@@ -60,19 +60,19 @@ def _end_of(sql: str) -> str:
     return f"query:{len(lines)}:{len(lines[-1]) + 1}"
 
 
-def _as_ours(what: str) -> str:
-    """Return a sentence without its full stop or call, which begins small unless its first word is a name."""
+def _plain_sentence(what: str) -> str:
+    """Return a sentence without its final punctuation, in lower case unless its first word is a name."""
     plain = what.strip().rstrip("!.")
     return plain[0].lower() + plain[1:] if plain[1:2].islower() else plain
 
 
 def _next_step(hints: list[str]) -> str:
-    told = []
+    sentences = []
     for hint in hints:
         close = _CLOSE.match(hint)
         if close:
             names = re.findall(r'"([^"]+)"', close["names"])
-            told.append(f'Did you mean "{names[0]}"?' if len(names) == 1 else f"Close to it are: {', '.join(names)}.")
+            sentences.append(f'Did you mean "{names[0]}"?' if len(names) == 1 else f"Similar names are: {', '.join(names)}.")
         elif not hint.startswith("\t"):
-            told.append(hint.strip().rstrip(".?") + ("?" if hint.strip().endswith("?") else "."))
-    return " ".join(told) or "Fix the query there."
+            sentences.append(hint.strip().rstrip(".?") + ("?" if hint.strip().endswith("?") else "."))
+    return " ".join(sentences) or "Fix the query at this position."

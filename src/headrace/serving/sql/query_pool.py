@@ -1,4 +1,4 @@
-"""Workers that run the queries of `headrace serve`: started when they are needed, kept warm, and killed at a limit."""
+"""A pool of workers for the queries of `headrace serve`: started on demand, reused, and killed at a limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.1
 _MOST_QUERIES = 200
 _WARM_BYTES = 400 * 1024**2
-"""A worker that holds more than this after a query is replaced: allocators don't give everything back."""
+"""A worker that uses more than this after a query is replaced, because allocators don't return all memory."""
 _PASSED_ON = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "NO_PROXY", "no_proxy"})
 _PASSED_PREFIXES = ("AWS_", "SSL_CERT_", "HTTP", "http")
 _ERRORS: Mapping[str, type[HeadraceError]] = {"QueryError": QueryError, "UnavailableError": UnavailableError}
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the tables of a query are, and how their storage is reached."""
+    """The tables of a query, and the options of their storage."""
 
     tables: Mapping[str, SourceTable]
     storage: Mapping[str, str]
@@ -51,7 +51,7 @@ LoadSources = Callable[[tuple[str, ...]], Sources]
 
 @dataclass(frozen=True)
 class Request:
-    """A query, the tables that it may name, and how many rows and seconds it may have."""
+    """A query, the tables that it may read, and its limits of rows and seconds."""
 
     sql: str
     known: Sequence[str]
@@ -60,7 +60,7 @@ class Request:
 
 
 class QueryPool:
-    """Idle workers, each a process of its own. Thread-safe; how many run at once is decided by who asks."""
+    """A pool of worker processes. Thread-safe; the caller limits how many queries run at the same time."""
 
     def __init__(self, limits: WorkerLimits = LIMITS) -> None:
         self._limits = limits
@@ -70,7 +70,7 @@ class QueryPool:
         self._closed = False
 
     def run(self, request: Request, load: LoadSources) -> Answer:
-        """Return the answer to one query; a limit that it reaches, and whatever else ends its worker, is a QueryError."""
+        """Return the answer to one query. Raises a QueryError if it reaches a limit or its worker ends."""
         worker = self._take_idle() or self._start()
         with self._lock:
             self._busy.add(worker)
@@ -86,7 +86,7 @@ class QueryPool:
                 worker.close()
 
     def _take_idle(self) -> _Worker | None:
-        """Return a worker that lives; the kernel may have ended idle ones, which it ends first where memory is short."""
+        """Return a live idle worker, if any. The kernel kills idle workers first when memory is short."""
         while True:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
@@ -99,13 +99,13 @@ class QueryPool:
             return _Worker(self._limits)
         except OSError as error:
             raise UnavailableError(
-                f"a worker for queries can't be started: {error.strerror or error}",
+                f"the query worker can't be started: {error.strerror or error}",
                 where="query",
-                next_step="Make the folder for temporary files writable (TMPDIR), and see that there is memory for a process.",
+                next_step="Make the folder for temporary files (TMPDIR) writable, and check that memory is available.",
             ) from error
 
     def close(self) -> None:
-        """End all workers; a query that runs fails, and who asked it closes its worker."""
+        """End all workers. Running queries fail, and their callers close the workers."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -132,21 +132,21 @@ class _Worker:
                 stderr=log,
                 cwd=self._folder,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is the server's
+                start_new_session=True,  # Ctrl-C must reach only the server
             )
         try:
             self._receive(time.monotonic() + _START_SECONDS)
         except QueryError as error:
             self.close()
             raise UnavailableError(
-                f"a worker for queries did not start: {error.what}", where="query", next_step="Ask again; see the server's log."
+                f"the query worker did not start: {error.what}", where="query", next_step="Try again; read the server's log."
             ) from error
 
     def run(self, request: Request, load: LoadSources) -> Answer:
         started = time.monotonic()
         deadline = started + request.seconds + _GRACE_SECONDS
         self._queries += 1
-        self._is_sound = False  # until the answer is here: what happens in between, this worker is not asked again
+        self._is_sound = False  # not reused unless the answer arrives
         self._send(asdict(request))
         reply = self._receive(deadline, request.seconds)
         if "tables" in reply:
@@ -155,14 +155,16 @@ class _Worker:
             except BaseException:
                 self.kill()
                 raise
-            self._send({"sources": {name: asdict(each) for name, each in sources.tables.items()}, "storage": sources.storage})
+            self._send(
+                {"sources": {name: asdict(source) for name, source in sources.tables.items()}, "storage": sources.storage}
+            )
             reply = self._receive(deadline, request.seconds)
-        said = reply.get("error")
-        # What a query allocated before it reached the limit may still count against the next one.
-        self._is_sound = said is None or not said["what"].startswith(TOO_MUCH_MEMORY)
-        if said is not None:
-            kind = _ERRORS.get(said["kind"], QueryError)
-            raise kind(said["what"], where=said["where"], next_step=said["next_step"])
+        problem = reply.get("error")
+        # Memory that a query allocated before it reached the limit may still count for the next query.
+        self._is_sound = problem is None or not problem["what"].startswith(TOO_MUCH_MEMORY)
+        if problem is not None:
+            kind = _ERRORS.get(problem["kind"], QueryError)
+            raise kind(problem["what"], where=problem["where"], next_step=problem["next_step"])
         return Answer.from_message(reply["answer"], seconds=time.monotonic() - started)
 
     def is_alive(self) -> bool:
@@ -172,7 +174,7 @@ class _Worker:
         return self._is_sound and self._queries < _MOST_QUERIES and self.is_alive() and self._memory() < _WARM_BYTES
 
     def stop(self) -> None:
-        """End the process for no reason of the query's."""
+        """End the process because the server stops."""
         self._is_stopped = True
         self.kill()
 
@@ -187,8 +189,8 @@ class _Worker:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was not sent is not wanted any more
-                    _log.debug("the pipe of a worker was closed by its end")
+                except OSError:  # unsent data is not needed any more
+                    _log.debug("the query worker had already closed its pipe")
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, message: Mapping[str, object]) -> None:
@@ -204,32 +206,32 @@ class _Worker:
         (length,) = HEADER.unpack(self._read(HEADER.size, deadline, seconds))
         if length > self._limits.answer_bytes:
             self.kill()
-            raise QueryError("the result is too long", where="query", next_step="Select fewer columns or rows.")
-        found: dict[str, Any] = json.loads(self._read(length, deadline, seconds))
-        return found
+            raise QueryError("the result is too large", where="query", next_step="Select fewer columns or rows.")
+        message: dict[str, Any] = json.loads(self._read(length, deadline, seconds))
+        return message
 
     def _read(self, length: int, deadline: float, seconds: float) -> bytes:
-        """Return this many bytes of the worker's; kill it at the deadline, and where it takes too much memory."""
+        """Return this many bytes of the worker's output. Kill it at the deadline, or if it uses too much memory."""
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        found = bytearray()
-        while len(found) < length:
+        received = bytearray()
+        while len(received) < length:
             if select.select([pipe], [], [], _LOOK_SECONDS)[0]:
-                chunk = os.read(pipe, length - len(found))
+                chunk = os.read(pipe, length - len(received))
                 if not chunk:
                     raise self._explain_end()
-                found += chunk
+                received += chunk
             elif time.monotonic() > deadline:
                 self.kill()
                 raise QueryError(
                     f"the query ran for longer than {seconds:g} seconds",
                     where="query",
-                    next_step="Ask for less. In a terminal, headrace query waits for any answer.",
+                    next_step="Query less data, or run it in a terminal with headrace query, which has no limit.",
                 )
             elif self._memory() > self._limits.data_bytes:
                 self.kill()
                 raise self._too_much_memory()
-        return bytes(found)
+        return bytes(received)
 
     def _memory(self) -> int:
         try:
@@ -238,19 +240,19 @@ class _Worker:
             return 0
 
     def _explain_end(self) -> QueryError:
-        """Return why the worker ended."""
+        """Return an error with the reason for which the worker ended."""
         code = self._process.wait()
         if self._is_stopped:
-            return QueryError("the server stops", where="query", next_step="Ask again when it is back.")
-        said = self._log_file.read_text(errors="replace")[-2_000:].strip()
-        _log.warning("a worker for queries ended with %s: %s", code, said.splitlines()[-1] if said else "it said nothing")
-        if code == -signal.SIGKILL or "bad_alloc" in said or "MemoryError" in said or "memory" in said.lower():
+            return QueryError("the server is stopping", where="query", next_step="Try again after it has restarted.")
+        output = self._log_file.read_text(errors="replace")[-2_000:].strip()
+        _log.warning("a query worker ended with %s: %s", code, output.splitlines()[-1] if output else "no output")
+        if code == -signal.SIGKILL or "bad_alloc" in output or "MemoryError" in output or "memory" in output.lower():
             return self._too_much_memory()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return QueryError(
-            f"the query ended its process ({name}): a file of a table may be damaged",
+            f"the query crashed its worker ({name}): a file of a table may be damaged",
             where="query",
-            next_step="Ask for other tables or columns. The server's log has the last words of the process.",
+            next_step="Query other tables or columns. The server's log has the last output of the worker.",
         )
 
     def _too_much_memory(self) -> QueryError:
@@ -259,6 +261,6 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a worker needs of this environment: how storage is reached, and none of the server's secrets."""
+    """Return the variables of this environment that a worker needs to reach the storage, without the server's secrets."""
     passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)}
     return {**passed, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

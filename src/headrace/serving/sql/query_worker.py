@@ -1,10 +1,10 @@
-"""A process that answers one query after another for `headrace serve`, within limits that the kernel enforces.
+"""A worker process that answers queries of `headrace serve` one by one, within limits that the kernel enforces.
 
-DuckDB's own memory limit doesn't cover everything that a query allocates, and a damaged file can abort the whole process. Here
-either ends the worker alone. The worker has no credentials of the catalog: it says which tables a query names, and the server
-says which files they are.
+DuckDB's own memory limit doesn't cover all allocations of a query, and a damaged file can abort the process. Here either ends
+only the worker. The worker has no credentials of the catalog: it sends the names of a query's tables, and the server answers
+with their files.
 
-Messages in both directions are JSON with their length in four bytes before them:
+Messages in both directions are JSON, prefixed with their length in four bytes:
 
 1. server: `{"sql", "known", "rows", "seconds"}`
 2. worker: `{"tables": […]}`
@@ -33,15 +33,15 @@ from typing import Any
 from headrace.errors import HeadraceError, QueryError
 
 HEADER = struct.Struct("!I")
-TOO_MUCH_MEMORY = "the query needs more memory than it may have"
-ASK_FOR_LESS = "Ask for less: fewer columns, rows or groups."
-_NICENESS = 5  # the server and its other clients go first
+TOO_MUCH_MEMORY = "the query exceeds its memory limit"
+ASK_FOR_LESS = "Query less data: fewer columns, rows or groups."
+_NICENESS = 5  # the server and its other clients have priority
 _GRACE_CPU_SECONDS = 5
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """What one worker may take. `data_bytes` is enforced by the kernel, `memory_bytes` by DuckDB, which spills above it."""
+    """The limits of a worker. The kernel enforces `data_bytes`; DuckDB enforces `memory_bytes` and spills above it."""
 
     memory_bytes: int = 1024**3
     data_bytes: int = 2 * 1024**3
@@ -54,9 +54,9 @@ def main() -> None:
     limits = WorkerLimits(**json.loads(sys.argv[1]))
     folder = Path.cwd()
     output = os.dup(1)
-    os.dup2(2, 1)  # what a library prints must not get between the messages
+    os.dup2(2, 1)  # output of libraries must not mix with the messages
     _restrict(limits)
-    from headrace.serving.sql.worker_answers import answer_query  # after the limits, so that they hold for the libraries, too
+    from headrace.serving.sql.worker_answers import answer_query  # after the limits, so that they apply to the libraries too
 
     _write(output, {"ready": True})
     while (request := _read()) is not None:
@@ -76,15 +76,15 @@ def main() -> None:
 def _restrict(limits: WorkerLimits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.spill_bytes, limits.spill_bytes))
-    with suppress(ValueError, OSError):  # macOS has no limit of the data segment: there the server's look at the memory decides
+    with suppress(ValueError, OSError):  # macOS has no limit of the data segment: there the server checks the memory
         resource.setrlimit(resource.RLIMIT_DATA, (limits.data_bytes, limits.data_bytes))
-    with suppress(OSError):  # where the machine is short of memory, the kernel ends this process and not the server
+    with suppress(OSError):  # if memory runs out, the kernel kills this process first, not the server
         Path("/proc/self/oom_score_adj").write_text("1000")
     os.nice(_NICENESS)
 
 
 def _limit_cpu(seconds: float) -> None:
-    """End this process by SIGXCPU if nobody is left to end it."""
+    """End this process by SIGXCPU, in case the server that would end it is gone."""
     used = time.process_time()
     allowed = int(used + seconds * (os.cpu_count() or 1)) + _GRACE_CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (allowed, resource.RLIM_INFINITY))
@@ -92,10 +92,10 @@ def _limit_cpu(seconds: float) -> None:
 
 def _load(output: int, tables: tuple[str, ...]) -> Mapping[str, Any]:
     _write(output, {"tables": tables})
-    found = _read()
-    if found is None:
+    sources = _read()
+    if sources is None:
         raise SystemExit(0)
-    return found
+    return sources
 
 
 def _as_error(error: HeadraceError) -> dict[str, object]:
@@ -107,8 +107,8 @@ def _read() -> dict[str, Any] | None:
     header = sys.stdin.buffer.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
-    found: dict[str, Any] = json.loads(sys.stdin.buffer.read(HEADER.unpack(header)[0]))
-    return found
+    message: dict[str, Any] = json.loads(sys.stdin.buffer.read(HEADER.unpack(header)[0]))
+    return message
 
 
 def _write(output: int, message: Mapping[str, object]) -> None:
@@ -119,7 +119,7 @@ def _write(output: int, message: Mapping[str, object]) -> None:
 
 
 def as_argument(limits: WorkerLimits) -> str:
-    """Return the limits as the worker's command line has them."""
+    """Return the limits as the argument of the worker's command line."""
     return json.dumps(dataclasses.asdict(limits))
 
 

@@ -1,4 +1,4 @@
-"""What a query asks: one SELECT, and where it names tables of the lake. sqlglot reads it; the engine's dialect stays."""
+"""Parse a query with sqlglot: one SELECT, and the positions where it names tables. The engine's dialect is kept."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TABLE_STATEMENT = re.compile(r"\bTABLE\s+$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Mention:
-    """A place in a query that names a table of the lake: as one to read, or before one of its columns.
+    """A position in a query that names a table of the lake: as a table to read, or before one of its columns.
 
-    `start` and `end` are the first sign of the name and the one behind its last. `alias` is what the query calls it. A query
-    can stand in the name's place where it `takes_subquery`, which is not so where it `is_described`.
+    `start` is the index of the name's first character, `end` the index after its last. `alias` is its alias in the query. With
+    `takes_subquery` a subquery can replace the name; it can't if the table `is_described`.
     """
 
     table: str
@@ -37,13 +37,13 @@ class Mention:
 
     @property
     def short(self) -> str:
-        """What engines call a table that has no alias."""
+        """The alias, else the last part of the name, as engines call the table."""
         return self.alias or self.table.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class SplitColumns:
-    """The columns of a table that readers are shown, and those that are hidden."""
+    """The visible and the hidden columns of a table."""
 
     shown: tuple[str, ...]
     hidden: frozenset[str]
@@ -51,7 +51,7 @@ class SplitColumns:
 
 @dataclass(frozen=True)
 class Question:
-    """One SELECT as it was asked, and all its mentions of tables. `columns` are those of tables that have hidden ones."""
+    """The text of one SELECT, and its mentions of tables. `columns` has the tables with hidden columns."""
 
     sql: str
     mentions: tuple[Mention, ...]
@@ -59,27 +59,27 @@ class Question:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables to read, each once."""
-        return tuple(dict.fromkeys(each.table for each in self.mentions if not each.is_column))
+        """The distinct tables to read."""
+        return tuple(dict.fromkeys(mention.table for mention in self.mentions if not mention.is_column))
 
     def rename(self, name: Callable[[Mention], str]) -> str:
-        """Return the query with other names in the places of these; everything else stays as it was asked."""
+        """Return the query with `name(mention)` instead of each mention; everything else is unchanged."""
         sql = self.sql
-        for each in sorted(self.mentions, key=lambda mention: mention.start, reverse=True):
-            sql = sql[: each.start] + name(each) + sql[each.end :]
+        for mention in sorted(self.mentions, key=lambda mention: mention.start, reverse=True):
+            sql = sql[: mention.start] + name(mention) + sql[mention.end :]
         return sql
 
 
 def read_question(sql: str, *, dialect: str, known: Sequence[str]) -> Question:
-    """Return what a query in an engine's SQL asks; raise a BadQueryError unless it is one SELECT of known tables."""
+    """Return the question of a query in an engine's SQL. Raises a BadQueryError unless it is one SELECT of known tables."""
     statement = parse_select(sql, dialect=dialect, known=known)
     tables = tuple(_find_tables(statement, known, sql=sql))
-    kept = {mention.table for mention in tables if not mention.takes_subquery}
-    return Question(sql, (*tables, *_find_columns(statement, {each.table for each in tables}, kept=kept)))
+    unchanged = {mention.table for mention in tables if not mention.takes_subquery}
+    return Question(sql, (*tables, *_find_columns(statement, {table.table for table in tables}, unchanged=unchanged)))
 
 
 def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
-    """Return the one statement of a query, which reads tables and changes nothing; anything else is a BadQueryError."""
+    """Return the statement of a query. Raises a BadQueryError unless it is one statement that only reads."""
     example = f"Write one SELECT, such as: {EXAMPLE}"
     try:
         statements = [statement for statement in sqlglot.parse(sql, read=dialect) if statement]
@@ -88,17 +88,19 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
             raise _refuse_word(first) from error
         where, reason = _place_of(error)
         raise BadQueryError(
-            f"the query can't be read{reason}", where=where, next_step=f"Check the spelling there and just before it. {example}"
+            f"the query can't be parsed{reason}",
+            where=where,
+            next_step=f"Check the spelling there and just before it. {example}",
         ) from error
     except RecursionError:
         raise BadQueryError(
             "the query is nested too deeply", where="query", next_step="Split it into CTEs: WITH part AS (…) SELECT …"
         ) from None
     if not statements:
-        raise BadQueryError("there is no query", where="query", next_step=example)
+        raise BadQueryError("the query is empty", where="query", next_step=example)
     if len(statements) > 1:
-        what = f"one SELECT can be asked at a time, and these are {len(statements)}"
-        raise BadQueryError(what, where="query", next_step="Ask them one after the other.")
+        what = f"a query must be one SELECT, and this has {len(statements)} statements"
+        raise BadQueryError(what, where="query", next_step="Run them one after the other.")
     if not is_reading(statements[0]):
         raise _refuse_statement(statements[0], sqlglot.tokenize(sql, read=dialect)[0], known)
     check_quotes(sql, dialect=dialect)
@@ -107,30 +109,28 @@ def parse_select(sql: str, *, dialect: str, known: Sequence[str]) -> exp.Expr:
 
 
 def named_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the tables that a statement reads, each once; a name that there is not is a BadQueryError.
+    """Return the distinct tables that a statement reads. Raises a BadQueryError for an unknown table.
 
-    Schemas in `own` are the engine's own, and no tables of the lake.
+    Tables of the schemas in `own` belong to the engine and are skipped.
     """
-    return tuple(dict.fromkeys(each.table for each in _find_tables(statement, known, own=own)))
+    return tuple(dict.fromkeys(mention.table for mention in _find_tables(statement, known, own=own)))
 
 
 def refusal(word: str, known: Sequence[str]) -> BadQueryError:
-    """Return why what begins with this word is not run; who asks for the tables is told them."""
+    """Return the error for a statement that begins with this word; for SHOW, it lists the tables."""
     step = _which_tables("", known) if word == "SHOW" else f"Write one SELECT, such as: {EXAMPLE}"
-    return BadQueryError(
-        f"only a SELECT can be asked, and this is {word}: nothing is changed by a query", where="query", next_step=step
-    )
+    return BadQueryError(f"only SELECT queries are allowed, and this is {word}", where="query", next_step=step)
 
 
 def _refuse_statement(statement: exp.Expr, first: Token, known: Sequence[str]) -> BadQueryError:
-    """Return why a statement is refused: it changes something, or it is none."""
+    """Return the error for a statement that writes, or for a text that is not a statement."""
     if isinstance(statement, (exp.Condition, exp.Alias)):  # a bare expression: the first word is a name
         return _refuse_word(first)
     return refusal(first.text.upper(), known)
 
 
 def _refuse_word(first: Token) -> BadQueryError:
-    """Return the error of a query whose first word begins no statement."""
+    """Return the error for a query whose first word does not begin a statement."""
     where = f"query:{first.line}:{first.col - len(first.text) + 1}"
     return BadQueryError(f'syntax error at or near "{first.text}"', where=where, next_step=f"Begin with {BEGINNINGS}.")
 
@@ -143,7 +143,7 @@ def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[s
             continue
         name = ".".join(part.name for part in table.parts)
         if name not in known:
-            raise BadQueryError(f'there is no table "{name}"', where="query", next_step=_which_tables(name, known))
+            raise BadQueryError(f'table not found: "{name}"', where="query", next_step=_which_tables(name, known))
         start, end = _span(table.parts)
         is_described = isinstance(table.parent, exp.Describe)
         takes_subquery = not is_described and _takes_subquery(table, sql[:start])
@@ -151,18 +151,18 @@ def _find_tables(statement: exp.Expr, known: Sequence[str], *, own: Collection[s
 
 
 def _takes_subquery(table: exp.Table, before: str) -> bool:
-    """Return whether a query can stand in the place of a table's name; `before` is the text that ends there.
+    """Return whether a subquery can replace a table's name; `before` is the query up to the name.
 
-    It has no points in time, is no `TABLE name`, and Spark wants an alias behind a sample, not before it.
+    It can't with time travel or in `TABLE name`, nor before a sample without alias, because Spark expects the alias after it.
     """
     is_sampled = table.args.get("sample") is not None and not table.alias
     return not (table.args.get("version") or table.args.get("when") or is_sampled or _TABLE_STATEMENT.search(before))
 
 
 def _names_cte(table: exp.Table) -> bool:
-    """Return whether a name is that of a CTE which can be seen from where it stands.
+    """Return whether a name refers to a CTE that is in scope.
 
-    A CTE elsewhere in the query doesn't count: an engine would look for a file of that name.
+    A CTE out of scope doesn't count, because an engine would look for a file with that name.
     """
     child: exp.Expr = table
     parent = table.parent
@@ -179,10 +179,10 @@ def _names_cte(table: exp.Table) -> bool:
     return False
 
 
-def _find_columns(statement: exp.Expr, tables: Collection[str], *, kept: Collection[str]) -> Iterator[Mention]:
-    """Yield where a column has its table's whole name before it. What follows the name may be a field of the column.
+def _find_columns(statement: exp.Expr, tables: Collection[str], *, unchanged: Collection[str]) -> Iterator[Mention]:
+    """Yield the mentions of columns that are qualified with their table's full name.
 
-    Tables in `kept` are named in the query as they are.
+    Tables in `unchanged` keep their name in the query.
     """
     for column in statement.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, exp.Identifier)]
@@ -190,12 +190,12 @@ def _find_columns(statement: exp.Expr, tables: Collection[str], *, kept: Collect
             name = ".".join(part.name for part in parts[:length])
             if name in tables:
                 start, end = _span(parts[:length])
-                yield Mention(name, start, end, is_column=True, takes_subquery=name not in kept)
+                yield Mention(name, start, end, is_column=True, takes_subquery=name not in unchanged)
                 break
 
 
 def _span(parts: Sequence[exp.Expr]) -> tuple[int, int]:
-    """Return where the words of a name begin and end in the query, quotes included."""
+    """Return the start and end of a name in the query, including quotes."""
     return int(parts[0].meta["start"]), int(parts[-1].meta["end"]) + 1
 
 
@@ -204,16 +204,16 @@ def _place_of(error: SqlglotError) -> tuple[str, str]:
     if not isinstance(error, ParseError) or not error.errors:
         return "query", ""
     first = error.errors[0]
-    column = int(first["col"]) - len(str(first["highlight"])) + 1  # it says where the word ends
+    column = int(first["col"]) - len(str(first["highlight"])) + 1  # sqlglot's column is the end of the word
     reason = str(first["description"]).partition(" but got <")[0].rstrip(".")
-    if reason.startswith("Invalid expression"):  # sqlglot's words for a token that fits nowhere
+    if reason.startswith("Invalid expression"):  # sqlglot's message for an unexpected token
         reason = f'syntax error at or near "{first["highlight"]}"'
     return f"query:{first['line']}:{column}", f": {reason[:1].lower()}{reason[1:]}"
 
 
 def _which_tables(name: str, known: Sequence[str]) -> str:
-    """Return what to ask instead of a table that there is not."""
+    """Return the next step for an unknown table."""
     if not known:
-        return "The lake has no tables yet: a pipeline makes them when it lands, as headrace demo lineage does."
-    same = [each for each in known if each.endswith(f".{name}")]
+        return "The lake has no tables yet. A pipeline creates them when it lands, such as: headrace demo lineage"
+    same = [table for table in known if table.endswith(f".{name}")]
     return f'Did you mean "{same[0]}"?' if same else suggest(name, known, plural="Tables")

@@ -1,9 +1,9 @@
-"""What a query may contain, in every engine: one statement that reads tables of the lake, and nothing else of the machine.
+"""The policy for queries in every engine: one statement that reads tables of the lake, and nothing else of the machine.
 
-The rules are applied to sqlglot's syntax tree before an engine sees the text: an engine may act while it parses, as DuckDB
-does when it expands `PRAGMA import_database`. Functions that stand for a table are allow-listed per dialect, because engines
-add new ones that read files and addresses with every release. Scalar functions run on values of the query and are too many to
-list, so those that read something else are deny-listed.
+The rules are checked on sqlglot's syntax tree before an engine gets the text, because an engine may execute parts while it
+parses, such as DuckDB with `PRAGMA import_database`. Table functions are allow-listed per dialect, because engines add new ones
+that read files and URLs with every release. Scalar functions are too many to list, so the ones that read anything but their
+arguments are deny-listed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlglot import Token, TokenType, exp
 
 from headrace.errors import BadQueryError
 
-ONLY_TABLES = "a query reads tables of the lake, and nothing else of this machine"
+ONLY_TABLES = "a query can read only tables of the lake"
 NAME_ONE = "Name a table: namespace.table."
 
 TABLE_FUNCTIONS: Mapping[str, frozenset[str]] = {
@@ -40,8 +40,8 @@ TABLE_FUNCTIONS: Mapping[str, frozenset[str]] = {
     "clickhouse": frozenset({"generate_series", "generateseries", "numbers", "numbers_mt", "zeros", "zeros_mt"}),
     "postgres": frozenset({"unnest"}),
 }
-"""The functions that make rows out of their arguments alone. sqlglot names DuckDB's range and Trino's sequence generate_series.
-The dialect of Polars is postgres."""
+"""The functions that generate rows from their arguments only. sqlglot names DuckDB's range and Trino's sequence
+generate_series. The dialect of Polars is postgres."""
 
 REFUSED_FUNCTIONS: Mapping[str, frozenset[str]] = {
     "duckdb": frozenset(
@@ -88,8 +88,8 @@ REFUSED_FUNCTIONS: Mapping[str, frozenset[str]] = {
     ),
     "postgres": frozenset(),
 }
-"""Scalar functions that read files, settings, variables or other servers, call Java, or only wait. DuckDB's json_serialize_plan
-plans any text as a query and returns constants that it computed. ClickHouse's notIn and its like take a table as a list."""
+"""Scalar functions that read files, settings, variables or other servers, call Java, or sleep. DuckDB's json_serialize_plan
+plans any text as a query and returns the constants it computed. ClickHouse's notIn and similar functions accept a table."""
 _REFUSED_PREFIXES: Mapping[str, tuple[str, ...]] = {"clickhouse": ("dictget", "ai")}
 
 _READING = (exp.Query, exp.Describe, exp.Summarize)
@@ -99,33 +99,33 @@ _DOLLAR_QUOTE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)?\$")
 
 
 def is_reading(statement: exp.Expr) -> bool:
-    """Return whether a statement only reads, in all of its parts: a CTE may write, too."""
+    """Return whether a statement only reads, including its CTEs."""
     return isinstance(statement, _READING) and not any(isinstance(node, _WRITING) for node in statement.walk())
 
 
 def check_quotes(sql: str, *, dialect: str) -> None:
-    """Raise a BadQueryError where sqlglot and an engine may disagree on what is a string, so that SQL could hide in one.
+    """Raise a BadQueryError if sqlglot and an engine may disagree on which text is a string, which could hide SQL.
 
-    ClickHouse also takes typographic quotes, and nothing else but ASCII outside of quotes. sqlglot takes any text between
-    dollar signs as the tag of a quote.
+    ClickHouse also accepts typographic quotes, and only ASCII outside of quotes. sqlglot accepts any text between dollar signs
+    as the tag of a quote.
     """
     for token in sqlglot.tokenize(sql, read=dialect):
         if token.token_type == TokenType.HEREDOC_STRING:
             sign = "" if _DOLLAR_QUOTE.match(sql, token.start) else "$"
         else:
             is_free = dialect != "clickhouse" or _is_quoted(token)
-            sign = "" if is_free else next((each for each in token.text if not each.isascii()), "")
+            sign = "" if is_free else next((character for character in token.text if not character.isascii()), "")
         if sign:
             before = sql[: token.start].split("\n")
             raise BadQueryError(
-                f"the character {sign} is outside of quotes",
+                f"the character {sign} is not allowed outside of quotes",
                 where=f"query:{len(before)}:{len(before[-1]) + 1}",
-                next_step="Quote texts with ' and names as the engine does.",
+                next_step="Quote strings with ' and names with the engine's quotes.",
             )
 
 
 def check_policy(statement: exp.Expr, *, sql: str, dialect: str) -> None:
-    """Raise a BadQueryError with its place where a statement reads anything but tables, or changes settings of its engine."""
+    """Raise a BadQueryError with the position if a statement reads anything but tables, or changes the engine's settings."""
     for node in statement.walk():
         reason = _reason_to_refuse(node, dialect)
         if reason is not None:
@@ -133,7 +133,7 @@ def check_policy(statement: exp.Expr, *, sql: str, dialect: str) -> None:
 
 
 def place_in(sql: str, node: exp.Expr) -> str:
-    """Return where a part of the query begins, as query:line:column."""
+    """Return the start of a node in the query, as query:line:column."""
     starts = [int(part.meta["start"]) for part in node.walk() if "start" in part.meta]
     before = sql[: min(starts, default=0)].split("\n")
     return f"query:{len(before)}:{len(before[-1]) + 1}"
@@ -145,18 +145,18 @@ def _is_quoted(token: Token) -> bool:
 
 def _reason_to_refuse(node: exp.Expr, dialect: str) -> str | None:
     if isinstance(node, exp.QueryTransform):
-        return "a query runs no programs"
+        return "a query can't run programs"
     if isinstance(node, exp.Query) and (node.args.get("settings") or node.args.get("format")):
-        return "a query sets neither settings nor the format of its result"
+        return "a query can't change settings or the format of its result"
     if isinstance(node, (exp.Table, exp.Lateral)):
         return None if _is_readable(node.this, dialect, node) else ONLY_TABLES
     if isinstance(node, (exp.Describe, exp.Summarize)) and node.this is not None:
-        return None if isinstance(node.this, _RELATIONS) else ONLY_TABLES  # DuckDB takes a text there for a file
+        return None if isinstance(node.this, _RELATIONS) else ONLY_TABLES  # DuckDB reads a string there as a file name
     if isinstance(node, (exp.From, exp.Join)):
         is_array = isinstance(node, exp.Join) and node.kind == "ARRAY"  # ClickHouse's ARRAY JOIN takes columns
         return None if is_array or isinstance(node.this, _RELATIONS) else ONLY_TABLES
     if isinstance(node, exp.In) and dialect == "clickhouse":
-        # Where other engines have a list here, ClickHouse has a table or a table function.
+        # ClickHouse accepts a table or a table function here, other engines only a list.
         is_table = isinstance(node.args.get("field"), (exp.Column, exp.Anonymous))
         return ONLY_TABLES if is_table else None
     if isinstance(node, exp.Func):
@@ -165,13 +165,13 @@ def _reason_to_refuse(node: exp.Expr, dialect: str) -> str | None:
 
 
 def _is_readable(source: object, dialect: str, holder: exp.Expr) -> bool:
-    """Return whether a query may read from this: a named table, a subquery, or a function that makes rows."""
+    """Return whether a query may read from this source: a named table, a subquery, or an allowed table function."""
     if isinstance(source, exp.Anonymous) and source.name.upper() == "TABLE" and len(source.expressions) == 1:
         source = source.expressions[0]  # Trino's TABLE(function(…))
     if isinstance(source, exp.Func):
         return _name_of(source) in TABLE_FUNCTIONS[dialect] and not holder.args.get("db")
     if source is None:
-        return bool(holder.args.get("rows_from"))  # ROWS FROM (…) has tables of its own, which are looked at in turn
+        return bool(holder.args.get("rows_from"))  # the tables in ROWS FROM (…) are checked separately
     return isinstance(source, (exp.Identifier, exp.Subquery, exp.Query))
 
 

@@ -1,4 +1,4 @@
-"""What a query worker does with one request: plan it, have its tables looked up, run it, and make JSON of the result."""
+"""Answer one request in a query worker: plan the query, get its tables, run it, and convert the result to JSON."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from headrace.serving.sql.duck_query import Bound, SourceTable, execute, plan_qu
 from headrace.serving.sql.query_worker import WorkerLimits
 
 Load = Callable[[tuple[str, ...]], Mapping[str, Any]]
-"""Returns the sources of tables and the storage that they are in."""
+"""Returns the sources of tables and the options of their storage."""
 
 
 def answer_query(request: Mapping[str, Any], limits: WorkerLimits, folder: Path, load: Load) -> dict[str, object]:
-    """Return the message with the answer; what can't be answered is a QueryError or an UnavailableError."""
+    """Return the message with the answer. Raises a QueryError, or an UnavailableError during an outage of the storage."""
     started = time.monotonic()
     most_rows, seconds = int(request["rows"]), float(request["seconds"])
     planned = plan_query(str(request["sql"]), request["known"])
     loaded = load(planned.tables)
-    sources = {name: SourceTable(each["relation"], tuple(each["folders"])) for name, each in loaded["sources"].items()}
+    sources = {name: SourceTable(source["relation"], tuple(source["folders"])) for name, source in loaded["sources"].items()}
     left = max(seconds - (time.monotonic() - started), 0.001)
     bound = Bound(most_rows + 1, left, limits.memory_bytes, folder / "spill", limits.spill_bytes)
     with open_duckdb(reads_iceberg=bool(sources), storage=Storage.of(loaded["storage"])) as connection:
-        found = execute(connection, planned, sources, bound=bound)
-        if found.nbytes > limits.answer_bytes:
+        result = execute(connection, planned, sources, bound=bound)
+        if result.nbytes > limits.answer_bytes:
             raise _too_long(limits)
-        answer = make_answer(found, most_rows=most_rows)
+        answer = make_answer(result, most_rows=most_rows)
     message: dict[str, object] = {"answer": answer.to_message()}
     if len(json.dumps(message)) > limits.answer_bytes:
         raise _too_long(limits)
@@ -44,5 +44,5 @@ def _too_long(limits: WorkerLimits) -> QueryError:
     return QueryError(
         f"the result has more than {most} MB",
         where="query",
-        next_step="Select fewer columns or rows, or shorten texts: left(…).",
+        next_step="Select fewer columns or rows, or shorten strings: left(…).",
     )

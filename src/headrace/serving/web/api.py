@@ -1,4 +1,4 @@
-"""What the pages ask for, as JSON: the picture, the figures, a table, and the answer to a query."""
+"""The JSON API of the web pages: the pipelines' pictures, the figures, tables, and queries."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Question(BaseModel):
 
 
 def make_api(context: WebContext, queries: QueryService, *, started: str) -> APIRouter:
-    """Return the routes below /api; `started` tells a page that the server is another one than before."""
+    """Return the routes below /api; a new value of `started` tells a page that the server was restarted."""
     router = APIRouter(prefix="/api", responses=REFUSALS)
 
-    @router.get("/flow", summary="Each pipeline as a picture")
+    @router.get("/flow", summary="The layout of each pipeline's picture")
     def flow() -> dict[str, object]:
         return {
             "started": started,
@@ -39,7 +39,7 @@ def make_api(context: WebContext, queries: QueryService, *, started: str) -> API
                 {
                     "name": pipeline.name,
                     "about": pipeline.about,
-                    "queries": [dataclasses.asdict(each) for each in pipeline.queries],
+                    "queries": [dataclasses.asdict(query) for query in pipeline.queries],
                     **dataclasses.asdict(context.flows[pipeline.name]),
                 }
                 for pipeline in context.pipelines
@@ -50,15 +50,17 @@ def make_api(context: WebContext, queries: QueryService, *, started: str) -> API
             ],
         }
 
-    @router.get("/figures", summary="The figures of every stream and table, now")
+    @router.get("/figures", summary="The current figures of every stream and table")
     def figures() -> dict[str, object]:
         return {
             "started": started,
-            "services": [{"name": each.name, "state": each.state, "address": each.address} for each in context.services()],
-            "pipelines": [_pipeline(each) for each in context.figures()],
+            "services": [
+                {"name": service.name, "state": service.state, "address": service.address} for service in context.services()
+            ],
+            "pipelines": [_pipeline(status) for status in context.figures()],
         }
 
-    @router.get("/tables/{name}", summary="What a table is, and what its metadata tells")
+    @router.get("/tables/{name}", summary="The definition and metadata of a table")
     def table(name: TablePath) -> dict[str, object]:
         shown = _find(context, name)
         return describe_table(shown, load_table(context.catalog(), shown.name))
@@ -69,15 +71,15 @@ def make_api(context: WebContext, queries: QueryService, *, started: str) -> API
 
     @router.get("/tables/{name}/sample", summary="A few rows of a table")
     def sample(name: TablePath) -> dict[str, object]:
-        found = read_sample(load_table(context.catalog(), _find(context, name).name))
-        return {"answer": found.to_json() if found else None}
+        answer = read_sample(load_table(context.catalog(), _find(context, name).name))
+        return {"answer": answer.to_json() if answer else None}
 
-    @router.get("/tables/{name}/refused", summary="Rows of a table that are in the quarantine, with their reasons")
+    @router.get("/tables/{name}/refused", summary="The quarantined rows of a table, with their reasons")
     def refused(name: TablePath) -> dict[str, object]:
-        found = read_refused(context.catalog(), _find(context, name))
-        return {"answer": found.to_json() if found else None}
+        answer = read_refused(context.catalog(), _find(context, name))
+        return {"answer": answer.to_json() if answer else None}
 
-    @router.post("/query", summary="The answer to one SELECT, bounded in rows and time")
+    @router.post("/query", summary="The answer to one SELECT, limited in rows and time")
     def query(question: Question) -> dict[str, object]:
         return queries.ask(context.catalog(), question.sql).to_json()
 
@@ -88,11 +90,11 @@ def _find(context: WebContext, name: str) -> ShownTable:
     try:
         return context.tables[name]
     except KeyError:
-        raise NotFoundError(f'there is no table "{name}"', next_step="The control room shows those that there are.") from None
+        raise NotFoundError(f'table not found: "{name}"', next_step="The control room lists all tables.") from None
 
 
 def _pipeline(status: PipelineStatus) -> dict[str, object]:
-    """Return the figures of a pipeline by the names that its picture has."""
+    """Return the figures of a pipeline, by the names of the nodes in its picture."""
     nodes: dict[str, dict[str, object]] = {}
     for stream in status.streams:
         nodes[f"topic {stream.topic}"] = {
@@ -103,12 +105,12 @@ def _pipeline(status: PipelineStatus) -> dict[str, object]:
         nodes[stream.table] = _stream(stream)
     for table in status.tables:
         nodes[table.table] = _table(table)
-    for each in status.published:
-        nodes[f"postgres {each.table}"] = {
-            "rows": each.rows,
-            "freshness_seconds": each.freshness_seconds,
-            "commit": each.build_id,
-            "state": each.state,
+    for published in status.published:
+        nodes[f"postgres {published.table}"] = {
+            "rows": published.rows,
+            "freshness_seconds": published.freshness_seconds,
+            "commit": published.build_id,
+            "state": published.state,
         }
     return {"name": status.name, "running": status.running, "at": status.at.isoformat(), "nodes": nodes}
 

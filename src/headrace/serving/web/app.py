@@ -1,4 +1,4 @@
-"""The application that `headrace serve` runs: pages, their JSON, metrics and what pipelines bring along."""
+"""The application of `headrace serve`: the pages and their JSON API, metrics, and the pipelines' own pages."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from headrace.serving.web.topics_api import make_topics_api
 
 _STATIC = Path(__file__).parent / "static"
 MAX_BODY_BYTES = 256 * 1024
-"""More than the longest query, with every character escaped."""
+"""Enough for the longest query with every character escaped."""
 _TOO_LONG = make_problem(413, f"the body has more than {MAX_BODY_BYTES:,} bytes", next_step="Send a shorter one.")
 _DAY = "public, max-age=86400"
 
 
 def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] = ()) -> FastAPI:
-    """Return the application; whoever asks passes the lock first."""
+    """Return the application. Every request must pass the lock first."""
     readers = Readers(context.postgres)
     queries = QueryService()
 
@@ -46,13 +46,13 @@ def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] =
     app.state.readers = readers
     app.state.templates = templates
     app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES, refuse=_TOO_LONG)
-    app.add_middleware(Guard, lock=lock)  # the last that is added is asked first: who may not look is refused unread
+    app.add_middleware(Guard, lock=lock)  # added last, so it runs first and rejects requests before their body is read
     add_handlers(app)
     app.include_router(make_api(context, queries, started=uuid.uuid4().hex))
     app.include_router(make_topics_api(context.topics))
     app.include_router(make_pages(context, lock, templates=templates, own_pages=own_pages))
 
-    @app.get("/health", summary="Says that the server answers")
+    @app.get("/health", summary="Whether the server answers")
     def health() -> dict[str, str]:
         return {"status": "healthy"}
 
@@ -64,10 +64,10 @@ def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] =
     def plotly() -> FileResponse:
         return FileResponse(plotly_file(), headers={"Cache-Control": _DAY})
 
-    for each in own_pages:
-        app.include_router(each.router, tags=[each.pipeline])
-        if each.static.is_dir():
-            app.mount(f"/pages/{each.pipeline}", StaticFiles(directory=each.static))
+    for pages in own_pages:
+        app.include_router(pages.router, tags=[pages.pipeline])
+        if pages.static.is_dir():
+            app.mount(f"/pages/{pages.pipeline}", StaticFiles(directory=pages.static))
     app.mount("/static", StaticFiles(directory=_STATIC))
 
     @app.get("/favicon.ico", include_in_schema=False)
@@ -78,7 +78,7 @@ def make_app(context: WebContext, lock: Lock, *, own_pages: Sequence[OwnPages] =
 
 
 def plotly_file() -> Path:
-    """Return the JavaScript that plotly's Python package ships."""
+    """Return the path of the JavaScript in plotly's Python package."""
     import plotly
 
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

@@ -1,4 +1,4 @@
-"""What the application shows and whom it asks: handed to it by the command that starts it."""
+"""The data sources of the web application, which the command that starts it provides."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class ShownTable:
 
     @property
     def refused_as(self) -> str:
-        """What the quarantine calls the rows of this table."""
+        """The name of this table in the quarantine."""
         return f"{self.pipeline.name}.{self.stream.name}" if self.stream else str(self.name)
 
 
 @dataclass(frozen=True)
 class WebContext:
-    """The pipelines, what is wrong with the folders of those that can't be loaded, and functions that read what is now.
+    """The pipelines, the errors of pipelines that can't be loaded, and functions that read the current state.
 
-    `catalog` gives the tables as they were when it was last looked at, and `topics` looks at Kafka. `postgres` gives the
-    connection string of the Postgres that results are published to, or None where none runs.
+    `catalog` returns the catalog as of its last refresh, and `topics` reads Kafka. `postgres` returns the connection string of
+    the Postgres of published tables, or None if it does not run.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -60,17 +60,17 @@ class WebContext:
 
     @cached_property
     def flows(self) -> Mapping[str, Flow]:
-        return {each.name: draw_flow(self.lineages[each.name], ends=ends_of(each)) for each in self.pipelines}
+        return {pipeline.name: draw_flow(self.lineages[pipeline.name], ends=ends_of(pipeline)) for pipeline in self.pipelines}
 
     @cached_property
     def tables(self) -> Mapping[str, ShownTable]:
         """Every table of every pipeline, by its name."""
-        found = {}
+        tables = {}
         for pipeline in self.pipelines:
             streams = {stream.table: stream for stream in pipeline.streams}
             layers = {table.table: table for table in pipeline.tables}
             lineage = self.lineages[pipeline.name]
             for traced in lineage.tables:
                 name = traced.table
-                found[str(name)] = ShownTable(pipeline, lineage, traced, streams.get(name), layers.get(name))
-        return found
+                tables[str(name)] = ShownTable(pipeline, lineage, traced, streams.get(name), layers.get(name))
+        return tables

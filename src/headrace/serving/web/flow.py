@@ -1,4 +1,4 @@
-"""A pipeline as a picture: where each topic and table stands, and how the lines between them run, from source to mart."""
+"""Lay out a pipeline as a picture: the positions of topics and tables, and the lines between them, from source to mart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["http", "topic", "raw", "table", "postgres"]
 
 @dataclass(frozen=True)
 class End:
-    """What a pipeline reaches beyond its lake: a path that takes events over HTTP, or a table of Postgres."""
+    """An end of a pipeline outside the lake: a path that receives events over HTTP, or a table of Postgres."""
 
     kind: Literal["http", "postgres"]
     name: str
@@ -32,7 +32,7 @@ class End:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a topic, a table or an end stands; x and y are those of its upper left corner."""
+    """The position of a topic, a table or an end; x and y are those of its upper left corner."""
 
     name: str
     kind: Kind
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Line:
-    """A way from an input to what is made of it, through these points; dotted where it is only `joined`."""
+    """A line from an input to the table that reads it, through these points; dotted if the input is only `joined`."""
 
     source: str
     target: str
@@ -73,15 +73,15 @@ _Edge = tuple[_Stand, _Stand, Role]
 
 
 def ends_of(pipeline: Pipeline) -> tuple[tuple[End, Topic] | tuple[TableName, End], ...]:
-    """Return what feeds a pipeline's topics over HTTP, and what its tables are published to, as from and to."""
+    """Return the edges from HTTP paths to topics, and from tables to the Postgres tables that they are published to."""
     topics = {stream.name: Topic(stream.topic) for stream in pipeline.streams}
     receivers = pipeline.http.receivers if pipeline.http else ()
-    sources = [(End("http", f"{each.method} {each.path}"), topics[each.stream]) for each in receivers]
-    return (*sources, *((each.source, End("postgres", each.name)) for each in pipeline.serving.postgres))
+    sources = [(End("http", f"{receiver.method} {receiver.path}"), topics[receiver.stream]) for receiver in receivers]
+    return (*sources, *((table.source, End("postgres", table.name)) for table in pipeline.serving.postgres))
 
 
 def draw_flow(lineage: Lineage, *, ends: Sequence[tuple[_Stand, _Stand]] = ()) -> Flow:
-    """Return the picture of a pipeline: every line runs to the right, and nothing stands on anything else."""
+    """Return the picture of a pipeline. Every line runs to the right, and no two nodes overlap."""
     edges: list[_Edge] = [(read.node, table.table, read.role) for table in lineage.tables for read in table.inputs]
     edges += [(source, target, "drives") for source, target in ends]
     columns = _columns_of(lineage, edges)
@@ -89,7 +89,7 @@ def draw_flow(lineage: Lineage, *, ends: Sequence[tuple[_Stand, _Stand]] = ()) -
     grid = _fill_columns(columns, chains.values())
     near = _neighbours(chains.values())
     _sort(grid, near)
-    tops = _settle(grid, near)
+    tops = _place_vertically(grid, near)
     lowest = min(tops.values(), default=0.0)
     nodes = {item: (columns[item] * (NODE_WIDTH + COLUMN_GAP), tops[item] - lowest) for item in columns}
     return Flow(
@@ -111,11 +111,11 @@ def _kind(lineage: Lineage, node: _Stand) -> Kind:
 
 
 def _columns_of(lineage: Lineage, edges: Sequence[_Edge]) -> dict[_Stand, int]:
-    """Return the column of each node: one after the last of its inputs."""
+    """Return the column of each node: the one after its rightmost input."""
     columns: dict[_Stand, int] = {source: 0 for source, _, _ in edges if isinstance(source, End)}
     first = int(bool(columns))
     columns |= {source: first for source, _, _ in edges if isinstance(source, Topic)}
-    for table in lineage.tables:  # each after those that it reads
+    for table in lineage.tables:  # in dependency order
         before = [columns[read.node] for read in table.inputs if read.node in columns]
         columns[table.table] = max(before, default=first) + 1
     columns |= {target: columns[source] + 1 for source, target, _ in edges if isinstance(target, End)}
@@ -139,7 +139,7 @@ def _fill_columns(columns: Mapping[_Stand, int], chains: Iterable[Sequence[_Item
 
 
 def _neighbours(chains: Iterable[Sequence[_Item]]) -> dict[_Item, tuple[list[_Item], list[_Item]]]:
-    """Return for each item those before it and those after it."""
+    """Return the items before and the items after each item."""
     near: dict[_Item, tuple[list[_Item], list[_Item]]] = {}
     for chain in chains:
         for before, after in pairwise(chain):
@@ -149,16 +149,16 @@ def _neighbours(chains: Iterable[Sequence[_Item]]) -> dict[_Item, tuple[list[_It
 
 
 def _sort(grid: list[list[_Item]], near: Mapping[_Item, tuple[list[_Item], list[_Item]]]) -> None:
-    """Order each column by where its neighbours stand, back and forth, so that few lines cross."""
+    """Order each column by the positions of its neighbours, sweeping in both directions, so that few lines cross."""
     for sweep in range(_SWEEPS):
         side = sweep % 2
         for column in grid if side == 0 else reversed(grid):
-            rank = {item: index / max(1, len(each) - 1) for each in grid for index, item in enumerate(each)}
+            rank = {item: index / max(1, len(items) - 1) for items in grid for index, item in enumerate(items)}
             own = {item: index for index, item in enumerate(column)}
 
             def wanted(item: _Item, *, side: int = side, rank: dict[_Item, float] = rank) -> float:
-                found = [rank[each] for each in near.get(item, ([], []))[side]]
-                return sum(found) / len(found) if found else rank[item]
+                ranks = [rank[neighbour] for neighbour in near.get(item, ([], []))[side]]
+                return sum(ranks) / len(ranks) if ranks else rank[item]
 
             column.sort(key=lambda item, own=own, wanted=wanted: (wanted(item), own[item]))  # type: ignore[misc]
 
@@ -167,8 +167,10 @@ def _height(item: _Item) -> float:
     return _PASSAGE_HEIGHT if isinstance(item, _Passage) else NODE_HEIGHT
 
 
-def _settle(grid: Sequence[Sequence[_Item]], near: Mapping[_Item, tuple[list[_Item], list[_Item]]]) -> dict[_Item, float]:
-    """Return the top of each item: as near to the height of its neighbours as those above and below it allow."""
+def _place_vertically(
+    grid: Sequence[Sequence[_Item]], near: Mapping[_Item, tuple[list[_Item], list[_Item]]]
+) -> dict[_Item, float]:
+    """Return the top of each item, as close to the height of its neighbours as the other items of its column allow."""
     middle: dict[_Item, float] = {}
     for column in grid:
         at = -sum(_height(item) + ROW_GAP for item in column) / 2
@@ -178,7 +180,9 @@ def _settle(grid: Sequence[Sequence[_Item]], near: Mapping[_Item, tuple[list[_It
     for sweep in range(_SWEEPS):
         side = sweep % 2
         for column in grid if side == 0 else list(reversed(grid)):
-            wishes = [_mean([middle[each] for each in near.get(item, ([], []))[side]], middle[item]) for item in column]
+            wishes = [
+                _mean([middle[neighbour] for neighbour in near.get(item, ([], []))[side]], middle[item]) for item in column
+            ]
             for item, at in zip(column, _spread(column, wishes), strict=True):
                 middle[item] = at
     return {item: at - _height(item) / 2 for item, at in middle.items()}
@@ -189,9 +193,9 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _spread(column: Sequence[_Item], wishes: Sequence[float]) -> list[float]:
-    """Return middles in the order of the column that keep their distance, near to what is wished for.
+    """Return the middles of a column's items, in order and without overlaps, close to the wished ones.
 
-    Items that would stand on one another become a block, which stands where its items wish on average.
+    Items that would overlap become a block, which is placed at the average of its items' wishes.
     """
     blocks: list[tuple[float, list[float]]] = []  # the middle of the first item, and the others' distances from it
     for index, wish in enumerate(wishes):
@@ -202,7 +206,7 @@ def _spread(column: Sequence[_Item], wishes: Sequence[float]) -> list[float]:
             step = (_height(last) + _height(column[index - len(offsets) + 1])) / 2 + ROW_GAP
             if above + distances[-1] + step <= first:
                 break
-            joined = [*distances, *(distances[-1] + step + each for each in offsets)]
+            joined = [*distances, *(distances[-1] + step + offset for offset in offsets)]
             start = index - len(joined) + 1
             first = _mean([wishes[start + at] - joined[at] for at in range(len(joined))], wish)
             offsets = joined

@@ -1,4 +1,4 @@
-"""Who may look, and what a browser may do with what it gets: the token, the host and the headers of every answer."""
+"""Access control of the web pages: the token, the check of Host and Origin, and the security headers of every response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import SettingsError
 from headrace.http.local_requests import Refusal, refuse_foreign
-from headrace.plurals import count_of
 from headrace.serving.web.problems import make_problem
 
 TOKEN = "HEADRACE_TOKEN"
@@ -26,7 +25,7 @@ _OPEN = frozenset({"/health", "/login"})
 _OPEN_FOLDER = "/static/"
 _NOT_ALLOWED = 1008  # of a web socket: policy violation
 
-# Scripts and styles are files of ours and nothing else, also for plotly: see templates/plotly.html.
+# Scripts and styles come only from our own files, also plotly's: see templates/plotly.html.
 POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -47,49 +46,48 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Lock:
-    """The token that has to be shown, or None where none is asked for; `local` answers this machine alone."""
+    """The required token, or None if no token is required. `local` means that only this machine can connect."""
 
     token: str | None
     local: bool
 
     def opens(self, headers: Headers) -> bool:
-        """Return whether a request shows the token, as a bearer or by the cookie of a login; compared in constant time."""
+        """Return whether a request has the token as bearer, or the cookie of a login. Compares in constant time."""
         if self.token is None:
             return True
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.accepts(given.strip()):
             return True
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
             return False
-        return found is not None and hmac.compare_digest(found.value.encode(), self.session.encode())
+        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self.session.encode())
 
     def accepts(self, given: str) -> bool:
         return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
     @property
     def session(self) -> str:
-        """What the cookie of a login holds: made of the token, which can't be found out from it."""
+        """The value of a login's cookie: an HMAC of the token, which does not reveal it."""
         return hmac.new((self.token or "").encode(), b"headrace session", hashlib.sha256).hexdigest()
 
 
 def make_lock(host: str, environ: Mapping[str, str]) -> Lock:
-    """Return the lock for an address to listen on; one that others can reach is a SettingsError without a token."""
+    """Return the lock for an address to listen on. Raises a SettingsError for a non-loopback address without a token."""
     token = environ.get(TOKEN) or None
     local = _is_local(host)
     if token is None and not local:
         raise SettingsError(
             f"binding to a non-loopback address requires {TOKEN}, which is not set",
             where=f"--host {host}",
-            next_step=f"Set {TOKEN} in the environment to at least {_SHORTEST} characters that nobody guesses, "
-            "or leave --host out.",
+            next_step=f"Set {TOKEN} in the environment to at least {_SHORTEST} random characters, or omit --host.",
         )
     if token is not None and len(token) < _SHORTEST:
         raise SettingsError(
-            f"the token has only {count_of(len(token), 'character')}",
+            f"the token must have at least {_SHORTEST} characters, and it has {len(token)}",
             where=TOKEN,
-            next_step=f"Use at least {_SHORTEST}, such as: openssl rand -hex 24",
+            next_step="Generate a token: openssl rand -hex 24",
         )
     return Lock(token, local)
 
@@ -102,7 +100,7 @@ def _is_local(host: str) -> bool:
 
 
 class Guard:
-    """Lets through who may look, and puts the headers on every answer."""
+    """ASGI middleware that requires the lock's token and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, lock: Lock) -> None:
         self._app = app
@@ -125,7 +123,7 @@ class Guard:
         await (refused or self._app)(scope, receive, send_guarded)
 
     async def _pass_other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the server's own messages through, and of web sockets, which pages may have, those that may look."""
+        """Pass the server's own messages and authorised web sockets, which pipelines' pages may use."""
         headers = Headers(scope=scope) if scope["type"] == "websocket" else None
         if headers is None or (self._refuse_foreign("GET", headers) is None and self._lock.opens(headers)):
             await self._app(scope, receive, send)
@@ -145,11 +143,11 @@ class Guard:
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return RedirectResponse(f"/login?next={quote(path)}", status_code=303)
         step = "Send it as Authorization: Bearer …, or sign in at /login."
-        return make_problem(401, "a token is needed", next_step=step, headers={"WWW-Authenticate": "Bearer"})
+        return make_problem(401, "a token is required", next_step=step, headers={"WWW-Authenticate": "Bearer"})
 
 
 def local_path(path: str) -> str:
-    """Return a path of this application to go to; one that leads elsewhere becomes the first page."""
+    """Return a redirect target within this application; `/` if the path leads to another site."""
     parts = urlsplit(path)
     plain = not parts.scheme and not parts.netloc and path.startswith("/") and not path.startswith("//")
     return path if plain and "\\" not in path and path.isprintable() else "/"

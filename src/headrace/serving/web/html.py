@@ -1,4 +1,4 @@
-"""The pages of the control room: shells that hold no data, which their scripts fill."""
+"""The pages of the control room: HTML without data, which scripts fill from the JSON API."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LONGEST_FORM = 4_096
 
 
 def make_templates(own_pages: Sequence[OwnPages]) -> Environment:
-    """Return the templates of all pages, which link to the homes of pipelines; what is put into them is escaped."""
+    """Return the templates of all pages, with links to the pipelines' home pages. Values are escaped."""
     templates = Environment(loader=PackageLoader("headrace.serving.web"), autoescape=True)
-    templates.globals["links"] = [(each.pipeline, each.home) for each in own_pages if each.home]
+    templates.globals["links"] = [(pages.pipeline, pages.home) for pages in own_pages if pages.home]
     return templates
 
 
@@ -81,7 +81,7 @@ def make_pages(context: WebContext, lock: Lock, *, templates: Environment, own_p
                 429,
                 "too many wrong tokens were tried from this address",
                 where="/login",
-                next_step=f"Wait {count_of(seconds, 'second')}, then sign in with the token that the server was started with.",
+                next_step=f"Wait {count_of(seconds, 'second')}, then sign in with the value of HEADRACE_TOKEN.",
                 headers={"Retry-After": str(seconds)},
             )
         body = await _read_form(request)
@@ -106,7 +106,7 @@ def make_pages(context: WebContext, lock: Lock, *, templates: Environment, own_p
 
 
 async def _read_form(request: Request) -> bytes | None:
-    """Return the body, or None where it is longer than any form of ours; no more than that is read."""
+    """Return the body, or None if it is longer than the limit; reads no more than that."""
     body = b""
     async for chunk in request.stream():
         body += chunk
@@ -116,9 +116,9 @@ async def _read_form(request: Request) -> bytes | None:
 
 
 def _only_home(context: WebContext, own_pages: Sequence[OwnPages]) -> str | None:
-    """Return the page of the one pipeline that runs, or where none does, of the one that has landed anything."""
-    found = context.figures()
-    running = [each.name for each in found if each.running]
-    alive = running or [each.name for each in found if any(stream.rows for stream in each.streams)]
-    homes = {each.pipeline: each.home for each in own_pages}
+    """Return the home page of the only running pipeline; if none runs, of the only one with landed rows."""
+    statuses = context.figures()
+    running = [status.name for status in statuses if status.running]
+    alive = running or [status.name for status in statuses if any(stream.rows for stream in status.streams)]
+    homes = {pages.pipeline: pages.home for pages in own_pages}
     return homes.get(alive[0]) if len(alive) == 1 else None

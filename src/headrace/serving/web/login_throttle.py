@@ -1,4 +1,4 @@
-"""How often an address may try a token at /login: a few times freely, then after waits that double."""
+"""Limit the login attempts of an address: a few without delay, then with exponential backoff."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FORGET_SECONDS = 600.0
 
 
 class LoginThrottle:
-    """Failed tries by address. Of an IPv6 address its network counts, which one client has for itself."""
+    """Failed attempts by address. IPv6 addresses count by their /64 network, which usually belongs to one client."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def wait_seconds(self, address: str) -> float:
-        """Return for how long this address has to wait before its next try counts; 0 where it may try now."""
+        """Return how long this address must wait before its next attempt; 0 if it may try now."""
         count, last = self._failures.get(_network(address), (0, 0.0))
         if count < FREE_TRIES:
             return 0.0
@@ -29,7 +29,7 @@ class LoginThrottle:
         return max(last + pause - self._clock(), 0.0)
 
     def fail(self, address: str) -> None:
-        """Count a wrong token."""
+        """Record a wrong token."""
         network, now = _network(address), self._clock()
         count, last = self._failures.pop(network, (0, now))
         self._failures[network] = (1 if now - last > _FORGET_SECONDS else count + 1, now)
@@ -42,7 +42,7 @@ class LoginThrottle:
 
 def _network(address: str) -> str:
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address

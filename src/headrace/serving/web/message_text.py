@@ -1,4 +1,4 @@
-"""How a message's key and value read: decoded where it can be told what they are, else their bytes, with the reason."""
+"""Decode a message's key, value and headers for display: JSON, Avro or text, else the bytes with the reason."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _write_json = msgspec.json.Encoder(decimal_format="number").encode
 
 @dataclass(frozen=True)
 class Shown:
-    """A key, a value or a header as people read it.
+    """A decoded key, value or header.
 
-    `text` is JSON where `form` is json or avro, and otherwise the text, or the first bytes with those escaped that are no text.
-    `size` is its length in bytes. `schema` says what it was decoded with, `about` what an envelope of Debezium tells, `reason`
-    why it was not decoded; then `raw` has it whole.
+    `text` is JSON if `form` is json or avro, otherwise the text, or the first bytes with the unprintable ones escaped. `size`
+    is its length in bytes. `schema` is what it was decoded with, `about` a summary of a Debezium envelope, and `reason` why it
+    was not decoded, in which case `raw` has all bytes.
     """
 
     form: Form
@@ -61,8 +61,11 @@ class Shown:
 
 @dataclass(frozen=True)
 class Writing:
-    """How a topic's messages are written: `avro` is the schema of those without a registry's prefix; `find_schema` gives the
-    schema of a registry's id, and is None where no registry is known. `framing` is that of the stream that has `avro`."""
+    """The encoding of a topic's messages.
+
+    `avro` is the schema of messages without a registry's prefix, and `framing` is that of its stream. `find_schema` returns the
+    schema of a registry's id; it is None without a registry.
+    """
 
     avro: str | None = None
     find_schema: Callable[[int], str] | None = None
@@ -70,7 +73,7 @@ class Writing:
 
 
 def read_part(raw: bytes | None, writing: Writing) -> Shown:
-    """Return a key or value as it reads. Nothing in it can be an error, and fields that hold secrets are hidden."""
+    """Return a decoded key or value. Never raises for its content, and hides fields with secrets."""
     if raw is None:
         return Shown("null", "", 0)
     if not raw:
@@ -81,22 +84,22 @@ def read_part(raw: bytes | None, writing: Writing) -> Shown:
         plain = _read_avro(raw, raw, writing.avro, schema="the stream's schema")
     if raw[0] == _REGISTRY_MARK and len(raw) >= _REGISTRY_PREFIX and not (writing.avro and writing.framing == "none"):
         framed = _read_registered(raw, writing)
-    decoded = [found for found in (plain, framed) if found and found.form != "bytes"]
+    decoded = [part for part in (plain, framed) if part and part.form != "bytes"]
     if len(decoded) == 1:
         return decoded[0]
     if decoded:
-        return _as_bytes(raw, "it reads both as plain Avro and as Confluent-framed: set the stream's framing")
-    reasons += [found.reason for found in (plain, framed) if found]
+        return _as_bytes(raw, "it is valid both as plain Avro and as Confluent-framed: set the stream's framing")
+    reasons += [part.reason for part in (plain, framed) if part]
     if not reasons or raw[:1] in b"{[":
-        found = _read_plain(raw)
-        if found.form != "bytes":
-            return found
-        reasons.append(found.reason)
-    return _as_bytes(raw, "; ".join(each for each in reasons if each))
+        part = _read_plain(raw)
+        if part.form != "bytes":
+            return part
+        reasons.append(part.reason)
+    return _as_bytes(raw, "; ".join(reason for reason in reasons if reason))
 
 
 def read_header(name: str, raw: bytes | None) -> Shown:
-    """Return a header's value as it reads; one whose name says that it is a secret is hidden."""
+    """Return a decoded header value; hide it if its name suggests a secret."""
     if raw and _SECRET.search(name):
         return Shown("text", _HIDDEN, len(raw))
     return read_part(raw, Writing())
@@ -105,11 +108,11 @@ def read_header(name: str, raw: bytes | None) -> Shown:
 def _read_registered(raw: bytes, writing: Writing) -> Shown:
     schema_id = int.from_bytes(raw[1:_REGISTRY_PREFIX], "big")
     if writing.find_schema is None:
-        return _as_bytes(raw, f"it has schema {schema_id} of a registry, and no registry is known")
+        return _as_bytes(raw, f"it has schema {schema_id} of a registry, and no registry is configured")
     try:
         text = writing.find_schema(schema_id)
     except HeadraceError as error:
-        return _as_bytes(raw, f"its schema {schema_id} can't be had: {error.what}")
+        return _as_bytes(raw, f"its schema {schema_id} could not be read: {error.what}")
     return _read_avro(raw, raw[_REGISTRY_PREFIX:], text, schema=f"schema {schema_id} of the registry")
 
 
@@ -122,8 +125,8 @@ def _read_avro(raw: bytes, body: bytes, schema_text: str, *, schema: str) -> Sho
             return _as_json("avro", value, size=len(raw), schema=schema)
         reason = f"{left} bytes are left after the last field"
     except (EOFError, IndexError):
-        reason = "it ends before its last field, or holds a branch that there is not"
-    except Exception as error:  # whatever a schema or a message can do to the reader is a message that can't be decoded
+        reason = "it ends before its last field, or has an unknown union branch"
+    except Exception as error:  # any error of the reader means that this message can't be decoded
         reason = f"{type(error).__name__}: {error}"[:300]
     return _as_bytes(raw, f"not Avro of {schema}: {reason}")
 
@@ -134,7 +137,7 @@ def _parse(schema_text: str) -> Any:
 
 
 def _read_plain(raw: bytes) -> Shown:
-    """Return JSON or text."""
+    """Return JSON, text, or bytes if it is neither."""
     reason = ""
     try:
         value, schema = _read_json(raw), ""
@@ -147,7 +150,7 @@ def _read_plain(raw: bytes) -> Shown:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         return _as_bytes(raw, reason or "neither JSON nor text, and no schema is known")
-    if all(each.isprintable() or each in "\r\n\t" for each in text):
+    if all(character.isprintable() or character in "\r\n\t" for character in text):
         return Shown("text", printable(text), len(raw), reason=reason)
     return _as_bytes(raw, reason or "neither JSON nor text, and no schema is known")
 
@@ -164,33 +167,33 @@ def _as_bytes(raw: bytes, reason: str) -> Shown:
 
 
 def _plain(value: object) -> object:
-    """Return a value in what JSON has, exact where JSON can be, without secrets."""
+    """Return a value in JSON types, exact if JSON allows it, without secrets."""
     if isinstance(value, dict):
         if value.keys() == {"scale", "value"} and isinstance(value["value"], bytes) and isinstance(value["scale"], int):
             return _decimal(value["value"], value["scale"])
         return {
-            str(name): _HIDDEN if _SECRET.search(str(name)) and each is not None else _plain(each)
-            for name, each in value.items()
+            str(name): _HIDDEN if _SECRET.search(str(name)) and item is not None else _plain(item)
+            for name, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return as_text(value, null="") if isinstance(value, datetime) else value
 
 
 def _with_decimals(value: object, schema: object) -> object:
-    """Return a payload of Connect's JSON with its decimals as numbers; it writes them as bytes."""
+    """Return a payload of Connect's JSON with decimals as numbers; Connect encodes them as bytes."""
     if value is None or not isinstance(schema, dict):
         return value
     name, kind = schema.get("name"), schema.get("type")
     if isinstance(value, dict) and kind == "struct":
         if name == _FREE_DECIMAL and isinstance(value.get("value"), str) and isinstance(value.get("scale"), int):
             return _decode_decimal(value["value"], value["scale"], otherwise=value)
-        fields = {each.get("field"): each for each in schema.get("fields") or () if isinstance(each, dict)}
-        return {field: _with_decimals(each, fields.get(field)) for field, each in value.items()}
+        fields = {field.get("field"): field for field in schema.get("fields") or () if isinstance(field, dict)}
+        return {field: _with_decimals(item, fields.get(field)) for field, item in value.items()}
     if isinstance(value, list) and kind == "array":
-        return [_with_decimals(each, schema.get("items")) for each in value]
+        return [_with_decimals(item, schema.get("items")) for item in value]
     if name == _NAMED_DECIMAL and isinstance(value, str):
         return _decode_decimal(value, (schema.get("parameters") or {}).get("scale"), otherwise=value)
     return value
@@ -209,20 +212,20 @@ def _decimal(unscaled: bytes, scale: int) -> Decimal:
 
 
 def _describe_change(value: object) -> str:
-    """Return what an envelope of Debezium tells, in a line; nothing where it is none."""
+    """Return a one-line summary of a Debezium envelope; empty for any other value."""
     if not isinstance(value, dict) or not isinstance(value.get("source"), dict) or value.get("op") not in _OPERATIONS:
         return ""
     source: Mapping[str, object] = value["source"]
-    said = [f"{_OPERATIONS[value['op']]} of {source.get('schema')}.{source.get('table')}"]
+    facts = [f"{_OPERATIONS[value['op']]} of {source.get('schema')}.{source.get('table')}"]
     before, after = value.get("before"), value.get("after")
     if value["op"] == "u" and isinstance(before, dict) and isinstance(after, dict):
         changed = [name for name in after if before.get(name) != after[name]]
-        said.append(f"changed: {', '.join(changed) or 'nothing'}")
+        facts.append(f"changed: {', '.join(changed) or 'nothing'}")
     if source.get("lsn") is not None:
-        said.append(f"LSN {source['lsn']}")
+        facts.append(f"LSN {source['lsn']}")
     if source.get("txId") is not None:
-        said.append(f"transaction {source['txId']}")
+        facts.append(f"transaction {source['txId']}")
     at = source.get("ts_ms")
     if isinstance(at, int) and 0 < at < 253_402_300_800_000:
-        said.append(as_text(datetime.fromtimestamp(at / 1000, timezone.utc), null=""))
-    return printable(" · ".join(said))
+        facts.append(as_text(datetime.fromtimestamp(at / 1000, timezone.utc), null=""))
+    return printable(" · ".join(facts))

@@ -1,6 +1,6 @@
-"""Pages that a pipeline brings along: a Python file with a FastAPI `router`, and static files beside it.
+"""The web pages of a pipeline: a Python file with a FastAPI `router`, and static files beside it.
 
-`router` is an APIRouter, or a function that makes one for the pipeline, so that a copy of the pipeline has pages of its own.
+`router` is an APIRouter, or a function that returns one for a pipeline, so that a copy of the pipeline has its own pages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_CONNECTIONS = 4
 
 @dataclass(frozen=True)
 class OwnPages:
-    """What a pipeline's file brings. `home` is the page that is called like the pipeline, if it has one."""
+    """The pages of a pipeline. `home` is the page with the pipeline's name, if it has one."""
 
     pipeline: str
     router: APIRouter
@@ -40,17 +40,17 @@ class OwnPages:
 
 
 def load_pages(pipeline: Pipeline, path: Path) -> OwnPages:
-    """Return the pages of a pipeline's file; one that can't be loaded is a SpecError."""
+    """Return the pages of a pipeline's file. Raises a SpecError if the file can't be loaded."""
     try:
-        found = load_module(path).router
-        router = found(pipeline) if callable(found) and not isinstance(found, APIRouter) else found
+        exported = load_module(path).router
+        router = exported(pipeline) if callable(exported) and not isinstance(exported, APIRouter) else exported
         if not isinstance(router, APIRouter):
             raise TypeError(f"router is a {type(router).__name__}, not a fastapi.APIRouter")
     except Exception as error:
         raise SpecError(
             f"the pages can't be loaded: {type(error).__name__}: {error}",
             where=str(path),
-            next_step="Fix the file; it must define router = fastapi.APIRouter() with its pages.",
+            next_step="Fix the file: it must define router = fastapi.APIRouter() with its pages.",
         ) from error
     home = f"/{pipeline.name}"
     has_home = any(isinstance(route, APIRoute) and route.path == home for route in router.routes)
@@ -58,7 +58,7 @@ def load_pages(pipeline: Pipeline, path: Path) -> OwnPages:
 
 
 class Readers:
-    """Connections to the Postgres that results are published to, for reading: a few, kept, and made anew after it was away."""
+    """A small pool of read-only connections to the Postgres of published tables, which reconnects after an outage."""
 
     def __init__(self, conninfo: Callable[[], str | None]) -> None:
         self._conninfo = conninfo
@@ -67,7 +67,7 @@ class Readers:
 
     @contextmanager
     def connection(self) -> Iterator[Connection[tuple[object, ...]]]:
-        """Yield a connection that can only read; where Postgres does not answer it is an UnavailableError."""
+        """Yield a read-only connection. Raises an UnavailableError if Postgres does not answer."""
         from psycopg import OperationalError
         from psycopg_pool import PoolTimeout
 
@@ -75,7 +75,9 @@ class Readers:
             with self._current().connection(timeout=_WAIT_SECONDS) as connection:
                 yield connection
         except (OperationalError, PoolTimeout) as error:
-            raise UnavailableError("Postgres does not answer", next_step="It is asked again; see headrace status.") from error
+            raise UnavailableError(
+                "Postgres does not answer", next_step="Headrace retries; check it with: headrace status"
+            ) from error
 
     def close(self) -> None:
         with self._lock:
@@ -84,14 +86,14 @@ class Readers:
                 self._pool = None
 
     def _current(self) -> ConnectionPool[Connection[tuple[Any, ...]]]:
-        """Return the pool for where Postgres is now: after a restart it may be elsewhere."""
+        """Return the pool for the current address of Postgres, which may change with a restart."""
         from psycopg_pool import ConnectionPool
 
         conninfo = self._conninfo()
         if conninfo is None:
             raise UnavailableError(
-                "Postgres does not run",
-                next_step="Start it with the pipeline, or: headrace up",
+                "Postgres is not running",
+                next_step="Start the pipeline, or run: headrace up",
             )
         with self._lock:
             if self._pool is None or self._pool.conninfo != conninfo:
@@ -111,14 +113,14 @@ class Readers:
 
 
 def render_page(request: Request, template: Path, **values: object) -> HTMLResponse:
-    """Return a page made of a pipeline's own template, which extends one of ours (`{% extends "base.html" %}`)."""
+    """Return a page from a pipeline's own template, which extends a built-in one (`{% extends "base.html" %}`)."""
     shared: Environment = request.app.state.templates
     loader = ChoiceLoader([FileSystemLoader(template.parent), cast("PackageLoader", shared.loader)])
-    found = shared.overlay(loader=loader).get_template(template.name)
-    return HTMLResponse(found.render(**values))
+    page = shared.overlay(loader=loader).get_template(template.name)
+    return HTMLResponse(page.render(**values))
 
 
 def readers(request: Request) -> Readers:
-    """Return the connections for a page: a FastAPI dependency."""
-    found: Readers = request.app.state.readers
-    return found
+    """Return the application's connection pool. A FastAPI dependency."""
+    pool: Readers = request.app.state.readers
+    return pool

@@ -1,4 +1,4 @@
-"""What there is to say of one table: how it is defined, what its metadata tells, and a few of its rows."""
+"""Describe one table: its definition, its metadata, its files and a few rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REFUSED = 50
 
 
 def describe_table(shown: ShownTable, table: Table | None) -> dict[str, object]:
-    """Return what a table is, its newest snapshots, its expectations as its last build found them, and its lineage."""
+    """Return a table's definition, newest snapshots, expectations with the results of the last build, and lineage."""
     layer, stream = shown.layer, shown.stream
     partition_by = layer.partition_by if layer else stream.partition_by if stream else ()
     return {
@@ -37,54 +37,54 @@ def describe_table(shown: ShownTable, table: Table | None) -> dict[str, object]:
         "pipeline": shown.pipeline.name,
         "made_by": shown.traced.made_by,
         "kind": layer.kind if layer else "landed",
-        "about": layer.about if layer else f"The events of topic {stream.topic}, as they came." if stream else "",
+        "about": layer.about if layer else f"The raw events of topic {stream.topic}." if stream else "",
         "file": shown.traced.file,
         "keys": list(layer.keys) if layer else [],
         "sequence_by": ", ".join(layer.sequence_by) or None if layer else None,
-        "partition_by": [str(each) for each in partition_by],
+        "partition_by": [str(field) for field in partition_by],
         "columns": _columns(shown, table),
-        "snapshots": [_snapshot(each) for each in _newest(table)],
+        "snapshots": [_snapshot(snapshot) for snapshot in _newest(table)],
         "expectations": _expectations(shown, table),
-        "inputs": [_linked(each) for each in shown.lineage.inputs(shown.name)],
-        "readers": [_linked(each) for each in shown.lineage.readers(shown.name)],
+        "inputs": [_linked(read) for read in shown.lineage.inputs(shown.name)],
+        "readers": [_linked(reader) for reader in shown.lineage.readers(shown.name)],
         "location": table.location() if table else None,
     }
 
 
 def list_files(table: Table | None) -> dict[str, object]:
-    """Return the data files of the table as it is now: how many, how large, and the largest of them."""
+    """Return the count, size and rows of the current data files, and the largest files."""
     if table is None:
         return {"count": 0, "bytes": 0, "rows": 0, "files": []}
     tasks = list(table.scan().plan_files())
-    largest = sorted(tasks, key=lambda each: -each.file.file_size_in_bytes)[:_FILES]
+    largest = sorted(tasks, key=lambda task: -task.file.file_size_in_bytes)[:_FILES]
     folder = _plain(table.location()).rstrip("/") + "/"
     return {
         "count": len(tasks),
-        "bytes": sum(each.file.file_size_in_bytes for each in tasks),
-        "rows": sum(_rows(each) for each in tasks),
+        "bytes": sum(task.file.file_size_in_bytes for task in tasks),
+        "rows": sum(_rows(task) for task in tasks),
         "files": [
             {
-                "path": _plain(each.file.file_path).removeprefix(folder),
-                "rows": _rows(each),
-                "bytes": each.file.file_size_in_bytes,
+                "path": _plain(task.file.file_path).removeprefix(folder),
+                "rows": _rows(task),
+                "bytes": task.file.file_size_in_bytes,
             }
-            for each in largest
+            for task in largest
         ],
     }
 
 
 def _rows(task: FileScanTask) -> int:
-    """Return how many rows a data file has, less those that are deleted in it."""
-    return task.file.record_count - sum(each.record_count for each in task.delete_files)
+    """Return the number of rows of a data file, without its deleted rows."""
+    return task.file.record_count - sum(deletes.record_count for deletes in task.delete_files)
 
 
 def _plain(location: str) -> str:
-    """Return a location without what engines write differently: Spark's `file:/` is others' `file:///`."""
+    """Return a normalised location: Spark writes `file:/`, other engines `file:///`."""
     return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
 
 
 def read_sample(table: Table | None) -> Answer | None:
-    """Return a few rows, whichever are read first; None where there are none to read."""
+    """Return a few rows in no particular order; None if the table has no snapshot."""
     if table is None or table.current_snapshot() is None:
         return None
     rows = table.scan(limit=_SAMPLE).to_arrow()
@@ -92,43 +92,43 @@ def read_sample(table: Table | None) -> Answer | None:
 
 
 def read_refused(catalog: Catalog, shown: ShownTable) -> Answer | None:
-    """Return the newest rows of the table that are in the quarantine, with their reasons and original bytes."""
+    """Return the table's newest rows in the quarantine, with their reasons and original bytes."""
     quarantine = load_table(catalog, QUARANTINE)
     if quarantine is None:
         return None
     columns = ("timestamp", "reason", "original_bytes", "topic", "partition", "offset", "checkpoint_id")
-    # The name is one of ours, from the pipeline's files: letters, digits and underscores.
-    found = quarantine.scan(row_filter=f"stream = '{shown.refused_as}'", selected_fields=columns).to_arrow()
-    newest = found.sort_by([("checkpoint_id", "descending"), ("timestamp", "descending")]).select(columns)
+    # Safe to insert: the name is from the pipeline's files and has only letters, digits, underscores and dots.
+    rows = quarantine.scan(row_filter=f"stream = '{shown.refused_as}'", selected_fields=columns).to_arrow()
+    newest = rows.sort_by([("checkpoint_id", "descending"), ("timestamp", "descending")]).select(columns)
     return make_answer(newest, most_rows=_REFUSED)
 
 
 def _columns(shown: ShownTable, table: Table | None) -> list[dict[str, object]]:
-    """Return the columns that the table has, or else those that its file tells, each with what it is made of."""
-    names = [each.name for each in shown.traced.columns]
+    """Return the columns of the table, else of its definition, each with its sources and expressions."""
+    names = [column.name for column in shown.traced.columns]
     types: Mapping[str, tuple[str, bool]] = {}
     if table is not None:
-        types = {each.name: (str(each.field_type), each.required) for each in table.schema().fields}
+        types = {field.name: (str(field.field_type), field.required) for field in table.schema().fields}
         names = list(shown_columns(table))
-    found = []
+    described = []
     for name in names:
         traced = shown.traced.column(name)
         kind, required = types.get(name, ("", False))
-        found.append(
+        described.append(
             {
                 "name": name,
                 "type": kind,
                 "required": required,
-                "from": [str(each) for each in traced.sources] if traced else [],
+                "from": [str(source) for source in traced.sources] if traced else [],
                 "how": (" · ".join(traced.expressions) or traced.note) if traced else "",
             }
         )
-    return found
+    return described
 
 
 def _newest(table: Table | None) -> list[Snapshot]:
     snapshots = table.metadata.snapshots if table else []
-    return sorted(snapshots, key=lambda each: each.timestamp_ms, reverse=True)[:_SNAPSHOTS]
+    return sorted(snapshots, key=lambda snapshot: snapshot.timestamp_ms, reverse=True)[:_SNAPSHOTS]
 
 
 def _snapshot(snapshot: Snapshot) -> dict[str, object]:
@@ -154,21 +154,21 @@ def _snapshot(snapshot: Snapshot) -> dict[str, object]:
 
 
 def _expectations(shown: ShownTable, table: Table | None) -> list[dict[str, object]]:
-    checked = {each.sentence: each for each in read_build(table).expectations} if shown.layer else {}
-    found: list[dict[str, object]] = []
-    for each in shown.layer.expectations if shown.layer else ():
-        last = checked.get(each.sentence)
-        found.append(
+    checked = {result.sentence: result for result in read_build(table).expectations} if shown.layer else {}
+    described: list[dict[str, object]] = []
+    for expectation in shown.layer.expectations if shown.layer else ():
+        last = checked.get(expectation.sentence)
+        described.append(
             {
-                "sentence": each.sentence,
-                "that": each.that,
-                "otherwise": each.otherwise,
+                "sentence": expectation.sentence,
+                "that": expectation.that,
+                "otherwise": expectation.otherwise,
                 "checked": last.checked if last else None,
                 "failed": last.failed if last else None,
                 "sample": last.sample if last else None,
             }
         )
-    return found
+    return described
 
 
 def _linked(read: Input) -> dict[str, object]:

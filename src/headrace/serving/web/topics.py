@@ -1,4 +1,4 @@
-"""What is shown of topics: one set of values for `headrace topics` and for the pages."""
+"""The values that `headrace topics` and the web pages show about topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_MESSAGES = 100
 
 @dataclass(frozen=True)
 class TopicReader:
-    """A stream that lands a topic: `label` is its pipeline and name; `lag` is how many messages it has yet to land."""
+    """A stream that lands a topic. `label` is its pipeline and name; `lag` is the number of messages it has not landed yet."""
 
     label: str
     pipeline: str
@@ -35,7 +35,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """A topic, its partitions and who lands it."""
+    """A topic, its partitions and the streams that land it."""
 
     name: str
     partitions: tuple[PartitionStatus, ...]
@@ -43,18 +43,18 @@ class TopicStatus:
 
     @property
     def messages(self) -> int:
-        """How many offsets it holds; where transactions end or messages were compacted away, there are fewer messages."""
-        return sum(each.high - each.low for each in self.partitions)
+        """The number of offsets; there are fewer messages if the topic has transaction markers or is compacted."""
+        return sum(partition.high - partition.low for partition in self.partitions)
 
     @property
     def lag(self) -> int | None:
-        """How far the reader that is farthest behind is; None where nobody reads it."""
-        return max((each.lag for each in self.readers), default=None)
+        """The lag of the slowest reader; None without readers."""
+        return max((reader.lag for reader in self.readers), default=None)
 
 
 @dataclass(frozen=True)
 class ShownSchema:
-    """A schema of a topic's messages and who says so: a stream's file, or a version of a registry's subject."""
+    """A schema of a topic's messages and its origin: a stream's file, or a version of a registry's subject."""
 
     origin: str
     text: str
@@ -62,7 +62,7 @@ class ShownSchema:
 
 @dataclass(frozen=True)
 class ShownSchemas:
-    """The schemas of a topic; `problem` says why the registry's are not among them, where that should be."""
+    """The schemas of a topic; `problem` says why the registry's are missing, if it has failed."""
 
     schemas: tuple[ShownSchema, ...]
     problem: str = ""
@@ -80,7 +80,7 @@ class ShownMessage:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which messages are asked for: the newest of all partitions or of one, or those from an offset on."""
+    """The requested messages: the newest of all partitions or of one, or the messages from an offset on."""
 
     count: int = 5
     partition: int | None = None
@@ -88,24 +88,24 @@ class Wanted:
 
 
 class Topics(Protocol):
-    """Where topics are looked at. A Kafka that is away is an UnavailableError, an unknown topic a NotFoundError."""
+    """Reads topics. Raises an UnavailableError in an outage of Kafka, and a NotFoundError for an unknown topic."""
 
     def all(self) -> tuple[TopicStatus, ...]:
-        """Return every topic but Kafka's own, by name."""
+        """Return all topics except Kafka's internal ones, sorted by name."""
 
     def one(self, name: str) -> TopicStatus:
-        """Return one topic, also one of Kafka's own."""
+        """Return one topic, which may be internal."""
 
     def schemas(self, name: str) -> ShownSchemas:
-        """Return the schemas that a topic's messages are written with, as far as they are known."""
+        """Return the known schemas of a topic's messages."""
 
     def messages(self, name: str, wanted: Wanted) -> tuple[ShownMessage, ...]:
-        """Return messages, the oldest first."""
+        """Return messages, oldest first."""
 
 
 def cut(shown: Shown, most: int) -> tuple[str, str]:
-    """Return as much of a text as there is room for, and a note of how long it is, where that is not all of it."""
+    """Return the first `most` characters of a text, and a note with its size if it was truncated."""
     text = shown.text[:most]
     if len(text) == len(shown.text) and not (shown.form == "bytes" and shown.size > BYTES_SHOWN):
         return text, ""
-    return text, f"only its beginning is shown: it has {shown.size:,} bytes"
+    return text, f"truncated, {shown.size:,} bytes in total"

@@ -1,4 +1,4 @@
-"""What the pages of topics ask for, as JSON."""
+"""The JSON API of the pages about topics."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ _LARGEST_PARTITION = 2**31 - 1
 _LARGEST_OFFSET = 2**63 - 1
 
 TopicPath = Annotated[str, Path(description="a topic's name", max_length=249)]
-Last = Annotated[int, Query(ge=1, le=MOST_MESSAGES, description="how many messages")]
-Partition = Annotated[int | None, Query(ge=0, le=_LARGEST_PARTITION, description="of this partition alone")]
-Offset = Annotated[int | None, Query(ge=0, le=_LARGEST_OFFSET, description="from this offset of the partition on")]
+Last = Annotated[int, Query(ge=1, le=MOST_MESSAGES, description="number of messages")]
+Partition = Annotated[int | None, Query(ge=0, le=_LARGEST_PARTITION, description="only of this partition")]
+Offset = Annotated[int | None, Query(ge=0, le=_LARGEST_OFFSET, description="of the partition, from this offset on")]
 
 
 def make_topics_api(topics: Topics) -> APIRouter:
     """Return the routes below /api/topics."""
     router = APIRouter(prefix="/api/topics", responses=REFUSALS)
 
-    @router.get("", summary="Every topic: partitions, messages, who lands it and how far behind that is")
+    @router.get("", summary="Every topic: partitions, messages, the streams that land it and their lag")
     def every() -> dict[str, object]:
-        return {"topics": [_topic(each) for each in topics.all()]}
+        return {"topics": [_topic(topic) for topic in topics.all()]}
 
     @router.get("/{name}", summary="One topic, partition by partition")
     def one(name: TopicPath) -> dict[str, object]:
-        found = topics.one(name)
+        topic = topics.one(name)
         partitions = [
-            {"partition": each.partition, "low": each.low, "high": each.high, "lags": dict(each.lags)}
-            for each in found.partitions
+            {"partition": partition.partition, "low": partition.low, "high": partition.high, "lags": dict(partition.lags)}
+            for partition in topic.partitions
         ]
-        return {**_topic(found), "offsets": partitions}
+        return {**_topic(topic), "offsets": partitions}
 
     @router.get("/{name}/schemas", summary="The schemas of a topic's messages")
     def schemas(name: TopicPath) -> dict[str, object]:
-        found = topics.schemas(name)
-        return {"schemas": [{"origin": each.origin, "text": each.text} for each in found.schemas], "problem": found.problem}
+        shown = topics.schemas(name)
+        return {
+            "schemas": [{"origin": schema.origin, "text": schema.text} for schema in shown.schemas],
+            "problem": shown.problem,
+        }
 
-    @router.get("/{name}/messages", summary="Messages of a topic, decoded; the newest, or those from an offset on")
+    @router.get("/{name}/messages", summary="Decoded messages of a topic: the newest, or from an offset on")
     def messages(name: TopicPath, last: Last = 5, partition: Partition = None, offset: Offset = None) -> dict[str, object]:
-        found = topics.messages(name, Wanted(last, partition, offset))
-        return {"messages": [_message(each) for each in found]}
+        shown = topics.messages(name, Wanted(last, partition, offset))
+        return {"messages": [_message(message) for message in shown]}
 
     return router
 
@@ -57,7 +60,8 @@ def _topic(status: TopicStatus) -> dict[str, object]:
         "messages": status.messages,
         "lag": status.lag,
         "readers": [
-            {"label": each.label, "table": each.table, "format": each.format, "lag": each.lag} for each in status.readers
+            {"label": reader.label, "table": reader.table, "format": reader.format, "lag": reader.lag}
+            for reader in status.readers
         ],
     }
 

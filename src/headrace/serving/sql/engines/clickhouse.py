@@ -1,6 +1,6 @@
-"""ClickHouse in this process (chdb) reads the metadata files that the catalog names.
+"""Query tables with ClickHouse in this process (chdb), which reads the metadata files that the catalog names.
 
-Its arrays and maps can't be null: where a table has null, ClickHouse has an empty one. Text and bytes are both its String.
+Its arrays and maps can't be null, so a null becomes an empty one. It has one type, String, for text and bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.errors import QueryError
 from headrace.iceberg.files.storage import Storage, local_path
 from headrace.iceberg.schema.added_columns import hidden_columns, shown_columns
 from headrace.serving.sql.engines.clickhouse_tables import store_settings, table_engine
-from headrace.serving.sql.engines.failures import failed, unread
+from headrace.serving.sql.engines.failures import query_error, storage_error
 from headrace.serving.sql.question import Question
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SETTINGS: Mapping[str, str] = {
     "output_format_arrow_string_as_string": "0",  # a String may hold any bytes
 }
 _STORED = "tables with hidden columns"
-"""The database of tables that queries read through a view. No namespace has blanks in its name."""
+"""The database of tables that queries read through a view. The blanks keep it distinct from every namespace."""
 _AWAY = "(S3_ERROR)"
 _CODE = re.compile(r"^Code: \d+\. DB::\w+: ")
 _KIND = re.compile(r"\.? \([A-Z_]+\)\s*$")
@@ -48,17 +48,17 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
         try:
             for name, table in tables.items():
                 _make_table(connection, name, table, table_engine(table.metadata_location, storage))
-            answer = connection.query(question.rename(lambda each: _quote(each.table)), "ArrowStream").bytes()
-        except RuntimeError as error:  # what chdb's own errors are
-            said = storage.without_secrets(str(error))
-            raise (unread if _AWAY in said else failed)("ClickHouse", _in_words(said)) from error
+            answer = connection.query(question.rename(lambda mention: _quote(mention.table)), "ArrowStream").bytes()
+        except RuntimeError as error:  # chdb raises it for every error
+            message = storage.without_secrets(str(error))
+            raise (storage_error if _AWAY in message else query_error)("ClickHouse", _strip_codes(message)) from error
     with pa.ipc.open_stream(answer) as reader:
         return _with_text(reader.read_all())
 
 
 @contextmanager
 def _connect(storage: Storage) -> Iterator[Connection]:
-    """Yield a ClickHouse with nothing in it, which is gone with the block."""
+    """Yield an empty ClickHouse that exists for the duration of the block."""
     try:
         from chdb.state.sqlitelike import Connection
     except ImportError as error:
@@ -78,7 +78,7 @@ def _connect(storage: Storage) -> Iterator[Connection]:
 
 @contextmanager
 def _inside(folder: Path) -> Iterator[None]:
-    """Make a folder the one that this process works in. ClickHouse reads files in there alone, and can't be told another."""
+    """Change the working folder of this process. ClickHouse reads files only there, and has no setting for it."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -88,19 +88,18 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _common_folder(tables: Iterable[Table]) -> Path | None:
-    """Return the folder that all files of these tables are in, so that a query reads nothing else of the machine; None if
-    none of them is on its disk."""
+    """Return the common folder of these tables' files, to which a query is restricted; None if none is on local disk."""
     locations = (place for table in tables for place in (table.location(), table.properties.get("write.data.path", "")))
     folders = [path for path in (local_path(place) for place in locations if place) if path]
     return Path(os.path.commonpath(folders)) if folders else None
 
 
 def _make_table(connection: Connection, name: str, table: Table, engine: str) -> None:
-    """Create a table of the lake; one with hidden columns is a view of its other columns."""
+    """Create a table of the lake; with hidden columns, a view of its visible columns."""
     is_view = bool(hidden_columns(table))
     stored = f"{_STORED}.{name.replace('.', '/')}" if is_view else name
-    for each in dict.fromkeys((name, stored)):
-        database, _, _ = _quote(each).rpartition(".`")
+    for table_name in dict.fromkeys((name, stored)):
+        database, _, _ = _quote(table_name).rpartition(".`")
         connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
     connection.query(f"CREATE TABLE {_quote(stored)} ENGINE = {engine}")
     if is_view:
@@ -113,20 +112,20 @@ def _quote_column(name: str) -> str:
 
 
 def _quote(name: str) -> str:
-    """Return a table's name as ClickHouse has it: two words, however many namespaces there are."""
+    """Return a table's name in ClickHouse: two parts, of which the first has all namespaces."""
     namespace, _, table = name.rpartition(".")
     return f"`{namespace}`.`{table}`"
 
 
-def _with_text(found: pa.Table) -> pa.Table:
-    """Return the result with Strings as text; those of a column that are not all text stay bytes."""
+def _with_text(result: pa.Table) -> pa.Table:
+    """Return the result with Strings as text; a column whose values are not all text stays bytes."""
     columns = []
-    for column in found.columns:
+    for column in result.columns:
         try:
             columns.append(column.cast(_as_text(column.type)))
         except pa.ArrowInvalid:
             columns.append(column)
-    return pa.table(columns, names=found.column_names)
+    return pa.table(columns, names=result.column_names)
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
@@ -141,6 +140,6 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _in_words(said: str) -> str:
-    """Return what ClickHouse says without its codes and without the query in it."""
-    return _SCOPE.sub("", _KIND.sub("", _CODE.sub("", said)))
+def _strip_codes(message: str) -> str:
+    """Return a message of ClickHouse without its codes and the query."""
+    return _SCOPE.sub("", _KIND.sub("", _CODE.sub("", message)))

@@ -1,4 +1,4 @@
-"""What ClickHouse reads a table of the lake from, on this machine's disk or in an object store, as its SQL has it."""
+"""The SQL with which ClickHouse reads a table of the lake from local disk or an object store."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from headrace.iceberg.rows.duck import quote_text
 
 
 def table_engine(metadata: str, storage: Storage) -> str:
-    """Return the engine of a table, as it stands after ENGINE: the metadata file is the one that the catalog names, for by
-    itself ClickHouse would look for the newest.
+    """Return the ENGINE clause of a table. It names the catalog's metadata file, because ClickHouse would use the newest one.
 
-    It has the object store's keys in it. Without keys ClickHouse looks for them in the environment.
+    It contains the object store's keys. Without keys, ClickHouse looks for them in the environment.
     """
     folder, _, file = metadata.rpartition("/metadata/")
     path = local_path(folder)
     if path is None:
         options = dict(storage.options)
         names = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token") if "s3.access-key-id" in options else ()
-        name, place = "IcebergS3", (_address(folder, options), *(options.get(each, "") for each in names))
+        name, place = "IcebergS3", (_address(folder, options), *(options.get(option, "") for option in names))
     else:
         name, place = "IcebergLocal", (str(path),)
-    told = ", ".join(map(quote_text, (*place, "Parquet")))
-    return f"{name}({told}) SETTINGS iceberg_metadata_file_path = {quote_text(f'metadata/{file}')}"
+    arguments = ", ".join(map(quote_text, (*place, "Parquet")))
+    return f"{name}({arguments}) SETTINGS iceberg_metadata_file_path = {quote_text(f'metadata/{file}')}"
 
 
 def store_settings(storage: Storage) -> dict[str, str]:
-    """Return ClickHouse's settings for an object store: where the bucket is named, and to give up soon, which by itself
-    it does after minutes."""
+    """Return ClickHouse's settings for an object store: the URL style, and few retries, because the default takes minutes."""
     if storage == DISK:
         return {}
     style = "virtual_hosted" if _is_virtual(dict(storage.options)) else "path"
@@ -37,7 +35,7 @@ def store_settings(storage: Storage) -> dict[str, str]:
 
 
 def _address(folder: str, options: Mapping[str, str]) -> str:
-    """Return where a folder of a bucket answers: the bucket is in the path, or before the host's name."""
+    """Return the URL of a folder in a bucket, with the bucket in the path or in the host name."""
     parts = urlsplit(folder)
     endpoint = urlsplit(options.get("s3.endpoint") or f"https://s3.{options['s3.region']}.amazonaws.com")
     base = endpoint.path.rstrip("/")

@@ -1,4 +1,4 @@
-"""The engines that read the lake, as `headrace query --engine` calls them."""
+"""The names of the query engines, as in `headrace query --engine`."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ DIALECTS = {
     Engine.pyiceberg: "duckdb",
     Engine.polars: "postgres",
 }
-"""How sqlglot reads the SQL that an engine takes. It knows none of Polars's; the engine runs the query as it was asked."""
+"""The sqlglot dialect for each engine's SQL. sqlglot has none for Polars; the engine runs the original text."""

@@ -1,4 +1,4 @@
-"""Polars reads the tables by itself, lazily: only the columns and the files that a query needs."""
+"""Query tables with Polars, which reads only the columns and files that a query needs."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from headrace.errors import QueryError
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.rows.duck import quote_name
 from headrace.iceberg.schema.added_columns import hidden_columns
-from headrace.serving.sql.engines.failures import failed, unread
+from headrace.serving.sql.engines.failures import query_error, storage_error
 from headrace.serving.sql.question import Mention, Question
 
 
 def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Return the result of one SELECT in Polars's SQL."""
-    _need_aliases(question)
+    _check_aliases(question)
     store = dict(Storage.of(catalog.properties).options)
     frames = {name: _scan(catalog.load_table(name), store) for name in question.tables}
     try:
         return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
     except PolarsError as error:
-        raise failed("Polars", str(error)) from error
+        raise query_error("Polars", str(error)) from error
     except OSError as error:
-        raise unread("Polars", str(error)) from error
+        raise storage_error("Polars", str(error)) from error
 
 
 def _scan(table: Table, store: dict[str, str]) -> pl.LazyFrame:
-    """Return a table's rows, without the columns that are hidden."""
+    """Return a table's rows without its hidden columns."""
     rows, hidden = pl.scan_iceberg(table, storage_options=store), hidden_columns(table)
     return rows.drop(hidden) if hidden else rows
 
 
 def _name(mention: Mention) -> str:
-    """Return a table as Polars finds it: its whole name is one word, and what a query calls it is its last one."""
+    """Return a table's name for Polars: the full name as one identifier, with its last part as alias."""
     if mention.is_column:
         return quote_name(mention.short)
     return quote_name(mention.table) + ("" if mention.alias else f" AS {quote_name(mention.short)}")
 
 
-def _need_aliases(question: Question) -> None:
-    """Raise a QueryError where two tables have the same last word and no alias: Polars could not tell them apart."""
+def _check_aliases(question: Question) -> None:
+    """Raise a QueryError if two tables have the same last part of the name and no alias, which is ambiguous in Polars."""
     called: dict[str, set[str]] = defaultdict(set)
-    for each in question.mentions:
-        if not each.is_column:
-            called[each.short].add(each.table)
+    for mention in question.mentions:
+        if not mention.is_column:
+            called[mention.short].add(mention.table)
     for short, tables in called.items():
         if len(tables) > 1:
             raise QueryError(
-                f'{" and ".join(sorted(tables))} are both called "{short}" here',
+                f'the name "{short}" is ambiguous: it means {" and ".join(sorted(tables))}',
                 where="query",
-                next_step="Give each of them a name of its own: FROM namespace.table AS name.",
+                next_step="Give each table an alias: FROM namespace.table AS name.",
             )

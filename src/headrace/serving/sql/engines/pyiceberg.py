@@ -1,4 +1,4 @@
-"""PyIceberg reads the tables, whole and into memory, and DuckDB answers SQL on the Arrow that it gave."""
+"""Query tables with PyIceberg, which reads them completely into memory, and DuckDB, which runs the SQL on Arrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from headrace.iceberg.rows.duck import quote_name
 from headrace.iceberg.schema.added_columns import shown_columns
-from headrace.serving.sql.engines.failures import unread
+from headrace.serving.sql.engines.failures import storage_error
 from headrace.serving.sql.query import run_query
 
 
@@ -19,10 +19,10 @@ def ask(catalog: Catalog, sql: str) -> pa.Table:
 
 
 def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:
-    """Return the name by which DuckDB finds the rows that PyIceberg's scan gives, deletes respected."""
+    """Scan a table with PyIceberg, which applies deletes, and return the name under which DuckDB can read it."""
     name = ".".join(table.name())
     try:
         connection.register(name, table.scan(selected_fields=shown_columns(table)).to_arrow())
     except OSError as error:
-        raise unread("PyIceberg", str(error)) from error
+        raise storage_error("PyIceberg", str(error)) from error
     return quote_name(name)

@@ -1,4 +1,4 @@
-"""Spark SQL reads the tables through the catalog that builds use."""
+"""Query tables with Spark SQL, through the catalog that builds use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.iceberg.catalog.properties import CATALOG_NAME
 from headrace.iceberg.catalog.spark import open_spark_catalog
-from headrace.serving.sql.engines.failures import failed
+from headrace.serving.sql.engines.failures import query_error
 from headrace.serving.sql.hidden_columns import drop_hidden, list_columns
 from headrace.serving.sql.question import Question
 from headrace.settings import Settings
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Table:
-    """Return the result of one SELECT in Spark's SQL. The lake is its default catalog, so names are the same.
+    """Return the result of one SELECT in Spark's SQL, without hidden columns.
 
-    Columns of the question that are hidden are left out.
+    The lake is the default catalog, so table names are the same as in other engines.
     """
     from pyspark.errors import PySparkException
 
@@ -32,16 +32,16 @@ def ask(question: Question, *, settings: Settings, spark: SparkSession) -> pa.Ta
     session.conf.set("spark.sql.variable.substitute", "false")  # ${env:NAME} would read the environment
     use_session(session)
     try:
-        asked = list_columns(question, name=lambda each: question.sql[each.start : each.end], quote=_quote)
-        return drop_hidden(to_arrow(session.sql(asked)), question)
+        rewritten = list_columns(question, name=lambda mention: question.sql[mention.start : mention.end], quote=_quote)
+        return drop_hidden(to_arrow(session.sql(rewritten)), question)
     except PySparkException as error:
-        raise failed("Spark", _without_condition(str(error))) from error
+        raise query_error("Spark", _without_condition(str(error))) from error
 
 
 def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _without_condition(said: str) -> str:
-    """Return what Spark says without the name of the condition before it."""
-    return said.partition("] ")[2] if said.startswith("[") else said
+def _without_condition(message: str) -> str:
+    """Return a message of Spark without its error condition."""
+    return message.partition("] ")[2] if message.startswith("[") else message

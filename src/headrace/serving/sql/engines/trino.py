@@ -1,4 +1,4 @@
-"""Trino reads the tables from the same catalog; it is asked over HTTP, and answers in JSON, page by page."""
+"""Query tables with Trino, on the same catalog, over its HTTP API with pages of JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.http.client import Answer
 from headrace.http.client import ask as ask_server
 from headrace.iceberg.rows.duck import quote_name
 from headrace.servers.trino_catalog import CATALOG
-from headrace.serving.sql.engines.failures import failed
+from headrace.serving.sql.engines.failures import query_error
 from headrace.serving.sql.engines.trino_values import make_column
 from headrace.serving.sql.hidden_columns import drop_hidden, list_columns
 from headrace.serving.sql.question import Question
@@ -24,47 +24,44 @@ _HEADERS = {
     "X-Trino-Source": "headrace query",
     "X-Trino-Catalog": CATALOG,
     "X-Trino-Time-Zone": "UTC",
-    "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # without it times come in milliseconds
+    "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # without it times have only milliseconds
 }
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 _PAUSE_SECONDS = 0.5
-_NOBODY = "NO_NODES_AVAILABLE"
+_NO_NODES = "NO_NODES_AVAILABLE"
 
 
 def ask(question: Question, *, url: str) -> pa.Table:
-    """Return the result of one SELECT in Trino's SQL, from the Trino at this address.
-
-    Columns of the question that are hidden are left out.
-    """
-    asked = list_columns(question, name=lambda each: _quote(each.table), quote=_quote_column).rstrip().rstrip(";")
+    """Return the result of one SELECT in Trino's SQL, from the Trino at `url`, without hidden columns."""
+    rewritten = list_columns(question, name=lambda mention: _quote(mention.table), quote=_quote_column).rstrip().rstrip(";")
     columns: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for page in _pages(url, asked):
+    for page in _pages(url, rewritten):
         columns = page.get("columns") or columns
         rows += page.get("data") or []
     values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
-    arrays = [make_column(column["typeSignature"], each) for column, each in zip(columns, values, strict=True)]
+    arrays = [make_column(column["typeSignature"], cells) for column, cells in zip(columns, values, strict=True)]
     return drop_hidden(pa.table(arrays, names=[column["name"] for column in columns]), question)
 
 
 def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
-    """Yield all that Trino answers; an answer that says why there is none is a QueryError.
+    """Yield the pages of a result. Raises a QueryError if Trino reports an error.
 
-    A Trino that has just started may not know yet that it has itself to run a query on: then it is asked again.
+    A Trino that has just started may not have registered itself as a node yet; until then, retries the query.
     """
     answer = _send(url, sql)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         if not answer.is_fine:
-            raise QueryError(f"Trino refuses to answer: {answer.message}", where=url, next_step="See: headrace logs trino")
+            raise QueryError(f"Trino rejected the request: {answer.message}", where=url, next_step="See: headrace logs trino")
         page: dict[str, Any] = answer.body
         if "error" in page:
-            if page["error"].get("errorName") == _NOBODY and time.monotonic() < deadline:
+            if page["error"].get("errorName") == _NO_NODES and time.monotonic() < deadline:
                 time.sleep(_PAUSE_SECONDS)
                 answer = _send(url, sql)
                 continue
-            raise failed("Trino", str(page["error"].get("message", "")), where=_place_of(page["error"]))
+            raise query_error("Trino", str(page["error"].get("message", "")), where=_place_of(page["error"]))
         yield page
         if "nextUri" not in page:
             return
@@ -76,17 +73,17 @@ def _send(url: str, sql: str) -> Answer:
 
 
 def _place_of(error: dict[str, Any]) -> str:
-    """Return the line that Trino points to. Names are longer than they were asked, so the column would not be the same."""
+    """Return the line of an error. Rewritten names are longer, so the column would be wrong."""
     place = error.get("errorLocation")
     return f"query:{place['lineNumber']}" if place else "query"
 
 
 def _quote(name: str) -> str:
-    """Return a table's name as Trino has it: two words, however many namespaces there are."""
+    """Return a table's name in Trino: two parts, of which the first has all namespaces."""
     namespace, _, table = name.rpartition(".")
     return f"{quote_name(namespace)}.{quote_name(table)}"
 
 
 def _quote_column(name: str) -> str:
-    """Return a column's name as Trino lists it: in lower case."""
+    """Return a column's name in Trino, which is in lower case."""
     return quote_name(name.lower())

@@ -1,4 +1,4 @@
-"""Trino's values, which come as JSON, as Arrow's: each type with how its values are read."""
+"""Convert Trino's JSON values to Arrow, by type."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MICROSECONDS = 6
 
 @dataclass(frozen=True)
 class _Kind:
-    """A type of Arrow's, and what makes its value of one that is not null."""
+    """An Arrow type, and the function that converts a value that is not null to it."""
 
     arrow: pa.DataType
     read: Callable[[Any], object]
 
 
 def make_column(signature: dict[str, Any], values: Sequence[Any]) -> pa.Array:
-    """Return a column of a type as Trino describes it."""
+    """Return an Arrow column for a type signature of Trino."""
     kind = _kind_of(signature)
     return pa.array([None if value is None else kind.read(value) for value in values], kind.arrow)
 
@@ -53,7 +53,7 @@ def _kind_of(signature: dict[str, Any]) -> _Kind:
 
 
 def _row_kind(fields: Sequence[dict[str, Any]]) -> _Kind:
-    """Return the type of a row; a field without a name is called by its place."""
+    """Return the type of a row; a field without a name is named after its position."""
     names = [(field.get("fieldName") or {}).get("name") or f"field{place}" for place, field in enumerate(fields)]
     kinds = [_kind_of(field["typeSignature"]) for field in fields]
     return _Kind(
@@ -64,7 +64,7 @@ def _row_kind(fields: Sequence[dict[str, Any]]) -> _Kind:
 
 def _time_kind(name: str, *, precision: int) -> _Kind:
     if precision > _MICROSECONDS:
-        return _TEXT  # finer than a Python time
+        return _TEXT  # Python's times have microseconds
     if name == "timestamp with time zone":
         return _Kind(pa.timestamp("us", "UTC"), _read_instant)
     if name == "timestamp":
@@ -73,7 +73,7 @@ def _time_kind(name: str, *, precision: int) -> _Kind:
 
 
 def _read_instant(written: str) -> datetime:
-    """Return a moment: `2026-01-31 12:30:00.123456 UTC`, with any zone's name or offset."""
+    """Return the time of a text such as `2026-01-31 12:30:00.123456 UTC`, with any zone name or offset."""
     local, _, zone = written.rpartition(" ")
     if zone[0] in "+-":
         return datetime.fromisoformat(f"{local}{zone}").astimezone(timezone.utc)
@@ -85,7 +85,7 @@ def _read(kind: _Kind, value: Any) -> object:
 
 
 def _read_key(kind: _Kind, written: str) -> object:
-    """Return a map's key, which JSON has as text whatever it is."""
+    """Return a map's key, which JSON always holds as text."""
     if pa.types.is_integer(kind.arrow):
         return int(written)
     if pa.types.is_boolean(kind.arrow):

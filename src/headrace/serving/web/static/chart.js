@@ -17,7 +17,7 @@ export const layout = (more = {}) => ({
   yaxis: axis(more.yaxis),
 });
 
-/** Draws, or draws again what has changed. Text in a chart is plotly's own small markup, so angle brackets are taken out of it. */
+/** Draw or update a chart. Plotly interprets text as markup, so callers escape it with `plain`. */
 export const drawChart = (place, traces, more) => window.Plotly.react(place, traces, layout(more), { displayModeBar: false, responsive: true });
 
 export const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");

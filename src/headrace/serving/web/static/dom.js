@@ -1,4 +1,4 @@
-// Elements from plain values. What comes from a table is only ever set as text.
+// Build elements from plain values. Values of tables are only ever set as text.
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
@@ -15,7 +15,7 @@ export const make = (name, attributes, ...children) => fill(document.createEleme
 export const draw = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 export const byId = (id) => document.getElementById(id);
 
-/** Sets a text only where it has changed, so that nothing is laid out, or read aloud, again for nothing. */
+/** Set a text only if it has changed, to avoid needless layout and screen reader output. */
 export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -1,11 +1,11 @@
-// A pipeline's picture: nodes that are links, and lines from each input to what is made of it.
+// A pipeline's picture: nodes that are links, and lines from each input to the tables that read it.
 import { draw, say } from "./dom.js";
 import { brief, known, rate, short } from "./format.js";
 
 const BEND = 0.5;
-const SMALLEST = 0.8; // of its own size: below that the picture scrolls, because nobody could read it
+const SMALLEST = 0.8; // of its full size: below that the picture scrolls, because it would be unreadable
 
-/** Gives back the drawing of a pipeline, and a function that writes new figures into it. */
+/** Return the drawing of a pipeline, and functions that fit its names and update its figures. */
 export function drawFlow(pipeline, size) {
   const nodes = new Map();
   const svg = draw("svg", {
@@ -40,7 +40,7 @@ function path(points) {
 
 const counted = (number, noun) => `${short(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/** What is wrong with rows, as far as a node has room for it. */
+/** Return the most important problem with a node's rows. */
 function problems(figures) {
   if (figures.quarantined) return `${short(figures.quarantined)} quarantined`;
   return figures.warnings ? counted(figures.warnings, "warning") : "";
@@ -66,7 +66,7 @@ function drawNode(place, size) {
     if (place.kind === "http") {
       say(rows, "events over HTTP");
     } else if (place.kind === "postgres") {
-      say(rows, never ? "nothing to tell" : counted(figures.rows, "row"));
+      say(rows, never ? "not published yet" : counted(figures.rows, "row"));
       say(lag, never ? "" : `${brief(figures.freshness_seconds)} ago`);
     } else if (place.kind === "topic") {
       say(rows, known(figures.rows) ? counted(figures.rows, "message") : "Kafka is off");
@@ -81,7 +81,7 @@ function drawNode(place, size) {
     say(label, describe(place, figures));
   }
 
-  /** Cuts a name that is longer than its node; the whole one is in the node's title. */
+  /** Truncate a name that is wider than its node; the title has the full name. */
   function fit() {
     const room = size.width - 22;
     for (let length = title.length; length > 4 && name.getComputedTextLength() > room; length--) name.textContent = `${title.slice(0, length - 1)}…`;
@@ -98,7 +98,7 @@ function describe(place, figures) {
   return said.join(", ");
 }
 
-/** Shows what a node is made of and what is made of it while it is pointed at or has the focus. */
+/** Highlight a node's upstream and downstream lines while it is hovered or has the focus. */
 function highlight(svg, pipeline, nodes) {
   const paths = [...svg.querySelectorAll("path.line")];
   const mark = (name) => {

@@ -1,4 +1,4 @@
-// How figures are written; nothing where there is none.
+// Format figures; unknown values are a dash.
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
@@ -21,7 +21,7 @@ export function span(seconds) {
   return `${whole.format(Math.floor(seconds / DAY))} d ${Math.floor((seconds % DAY) / HOUR)} h`;
 }
 
-/** A span in its largest unit, where there is little room. */
+/** A span in its largest unit, for small spaces. */
 export const brief = (seconds) => span(seconds).replace(/ (h|d) .*/, " $1");
 
 export const batch = (seconds) => (known(seconds) ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : "–");

@@ -1,4 +1,4 @@
-// The figures of a pipeline as a table: the same that its picture shows, and those that it has no room for.
+// All figures of a pipeline as a table, including the ones for which its picture has no room.
 import { make, say } from "./dom.js";
 import { batch, count, known, rate, span } from "./format.js";
 

@@ -1,10 +1,10 @@
-// Asks again and again, says when the server is away, and goes on when it is back.
+// Poll an address, report an outage of the server, and resume when it is back.
 import { byId, say } from "./dom.js";
 
 export const EVERY = 2000;
 const PATIENCE = 10000;
 
-/** Gives back the JSON of an address; what is refused is an error with the server's own words. */
+/** Return the JSON of an address. A failed request is an error with the server's message. */
 export async function fetchJson(address, options = {}) {
   const response = await fetch(address, { headers: { Accept: "application/json", ...options.headers }, signal: AbortSignal.timeout(PATIENCE), ...options });
   if (response.status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
@@ -18,7 +18,7 @@ export function words(body, status) {
   return `The server answered with ${status}.`;
 }
 
-/** Calls `seen` with what an address has to say, every two seconds while the page is looked at; `failed` when it has nothing. */
+/** Call `seen` with an address's JSON every two seconds while the page is visible, or `failed` with the error. */
 export function poll(address, seen, failed = () => {}) {
   const signal = byId("signal");
   let since = null;
@@ -41,7 +41,7 @@ export function poll(address, seen, failed = () => {}) {
       since ??= Date.now();
       const away = Math.round((Date.now() - since) / 1000);
       const reason = error.status ? error.message.split("\n")[0] : "the server does not answer";
-      show("away", `${reason}, trying again (${away} s)`);
+      show("away", `${reason}, retrying (${away} s)`);
       failed(error);
     }
     if (!document.hidden) timer = setTimeout(ask, EVERY);

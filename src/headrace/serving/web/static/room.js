@@ -12,7 +12,7 @@ async function build() {
   const flow = await fetchJson("/api/flow");
   shown = flow.pipelines.map((pipeline) => makePipeline(pipeline, flow.node));
   room.replaceChildren(...shown.map((each) => each.root), ...flow.broken.map(makeBroken));
-  if (!shown.length && !flow.broken.length) room.append(make("p", { class: "notice" }, "There is no pipeline here. Start one: headrace new mine"));
+  if (!shown.length && !flow.broken.length) room.append(make("p", { class: "notice" }, "No pipelines here. Create one: headrace new mine"));
   shown.forEach((each) => each.fit());
   started = flow.started;
 }
@@ -59,7 +59,7 @@ function showServices(services) {
   if (place.textContent !== parts.map((each) => each.textContent).join("")) place.replaceChildren(...parts);
 }
 
-/** Puts pipelines that run before those that have only landed something, and those before the others. */
+/** Sort running pipelines first, then pipelines with data, then the others. */
 function arrange(pipelines) {
   const rank = (each) => (each.running ? 0 : Object.values(each.nodes).some((node) => node.state !== "never") ? 1 : 2);
   const order = [...pipelines].sort((one, other) => rank(one) - rank(other)).map((each) => each.name);

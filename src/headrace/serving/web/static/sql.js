@@ -1,4 +1,4 @@
-// Read-only SQL: a query, its answer as a table or a chart, or what is wrong with it.
+// Read-only SQL: a query, and its answer as a table or a chart, or its error.
 import { byId, make } from "./dom.js";
 import { plural } from "./format.js";
 import { makeGrid } from "./grid.js";
@@ -10,7 +10,7 @@ const [form, text, button, answer, examples] = ["ask", "sql", "run", "answer", "
 
 async function run() {
   button.disabled = true;
-  answer.replaceChildren(make("p", { class: "notice" }, "Asking…"));
+  answer.replaceChildren(make("p", { class: "notice" }, "Running…"));
   sessionStorage.setItem(KEPT, text.value);
   try {
     const found = await fetchJson("/api/query", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ sql: text.value }), signal: AbortSignal.timeout(40000) });
@@ -25,7 +25,7 @@ async function run() {
 
 function show(found) {
   const place = make("div");
-  const facts = `${plural(found.rows.length, "row", "rows")}${found.truncated ? ", and more that are not shown" : ""} · ${found.seconds.toFixed(2)} s`;
+  const facts = `${plural(found.rows.length, "row", "rows")}${found.truncated ? ", truncated" : ""} · ${found.seconds.toFixed(2)} s`;
   const views = { Table: () => makeGrid(found), Chart: () => makeResultChart(found) };
   const tabs = Object.keys(views).map((name) => make("button", { type: "button", "aria-pressed": "false", on: { click: () => choose(name) } }, name));
   function choose(name) {

@@ -1,4 +1,4 @@
-// One table's page: what it is, what it is made of, how it grew, and what is in it.
+// One table's page: its definition, lineage, commits, files and rows.
 import { byId, make } from "./dom.js";
 import { batch, bytes, count, known, millis, moment, plural, rate, span } from "./format.js";
 import { makeGrid } from "./grid.js";
@@ -21,7 +21,7 @@ poll("/api/figures", async (figures) => {
   byId("now").replaceChildren(...now(own));
 });
 
-/** Draws the page; what takes longer to read comes when it is there. */
+/** Draw the page; slower sections load afterwards. */
 async function build() {
   const table = await fetchJson(address);
   page.replaceChildren(
@@ -38,7 +38,7 @@ async function build() {
     panel("Files", "files", none("reading…")),
   );
   await Promise.all([
-    later("sample", `${address}/sample`, (found) => (found.answer?.rows.length ? makeGrid(found.answer) : none("There are no rows yet."))),
+    later("sample", `${address}/sample`, (found) => (found.answer?.rows.length ? makeGrid(found.answer) : none("No rows yet."))),
     later("refused", `${address}/refused`, (found) => (found.answer?.rows.length ? makeGrid(found.answer) : none("No row of this table is in the quarantine."))),
     later("files", `${address}/files`, files),
   ]);
@@ -60,7 +60,7 @@ function now(own) {
   return figures.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", { class: marked[label] ? "behind" : null }, value)));
 }
 
-/** What a built table's last build did: rows, where its time went, and what the next one looks rows up in. */
+/** Return the figures of a table's last build: rows, phases, and the sizes of indexes and cached rows. */
 function built(own) {
   const rows = known(own.rows_in) ? [["rows in", count(own.rows_in)], ["rows out", count(own.rows_out)]] : [];
   const phases = own.phases ? ["fetch", "query", "write", "commit"].map((phase) => [phase, millis(own.phases[phase])]) : [];
@@ -76,11 +76,11 @@ function definition(table) {
 function lineage(table) {
   const link = (each) => make("li", {}, make("a", { href: each.topic ? `/topics/${encodeURIComponent(each.name.replace("topic ", ""))}` : `/tables/${encodeURIComponent(each.name)}` }, each.name), each.role === "joined" ? make("span", { class: "dim" }, " joined") : null);
   const list = (title, items, empty) => make("div", {}, make("h3", {}, title), items.length ? make("ul", {}, items.map(link)) : none(empty));
-  return panel("Lineage", "lineage", make("div", { class: "columns" }, list("made of", table.inputs, "It reads no other table."), list("read by", table.readers, "No table reads it: it is an end of the flow.")));
+  return panel("Lineage", "lineage", make("div", { class: "columns" }, list("made of", table.inputs, "No inputs."), list("read by", table.readers, "No table reads it.")));
 }
 
 function expectations(table) {
-  if (!table.expectations.length) return none(table.kind === "landed" ? "What can’t be decoded goes to the quarantine; a landed table has no further expectations." : "Its file has none.");
+  if (!table.expectations.length) return none(table.kind === "landed" ? "A landed table has no expectations; messages that can’t be decoded go to the quarantine." : "This table has no expectations.");
   const rows = table.expectations.map((each) =>
     make(
       "tr",
@@ -103,12 +103,12 @@ const schema = (table) =>
 const snapshots = (table) =>
   table.snapshots.length
     ? grid(["when (UTC)", "by", "#took", "#fetch, query, write", "#rows in", "#rows out", "#rows", "#files", "snapshot"], table.snapshots.map((each) => make("tr", {}, make("td", {}, moment(each.at)), make("td", {}, each.by || each.operation), number(batch(each.seconds)), number(each.phases ? [each.phases.fetch, each.phases.query, each.phases.write].map(millis).join(", ") : "–"), number(count(each.added_rows)), number(count(each.deleted_rows)), number(count(each.total_rows)), number(count(each.total_files)), make("td", { class: "dim" }, each.id))))
-    : none("Nothing was committed yet.");
+    : none("No commits yet.");
 
 const number = (text) => make("td", { class: "number" }, text);
 
 function files(found) {
-  if (!found.count) return none("There are no data files yet.");
+  if (!found.count) return none("No data files yet.");
   const rows = found.files.map((each) => make("tr", {}, make("td", { class: "wrap code" }, each.path), number(count(each.rows)), number(bytes(each.bytes))));
   const more = found.count > found.files.length ? `, the largest ${found.files.length} of which are listed` : "";
   return make("div", {}, make("p", { class: "dim" }, `${plural(found.count, "file", "files")}, ${bytes(found.bytes)}${more}`), grid(["file", "#rows", "#size"], rows));

@@ -1,4 +1,4 @@
-// One topic: its partitions, its schemas, and its messages, which follow as they come unless an offset is chosen.
+// One topic: its partitions, schemas and messages, which update live unless an offset is chosen.
 import { byId, make } from "./dom.js";
 import { count, known, moment, plural } from "./format.js";
 import { fetchJson, poll } from "./poll.js";
@@ -41,7 +41,7 @@ function now(topic) {
 
 function partitions(topic) {
   const labels = topic.readers.map((each) => each.label);
-  const head = ["partition", "oldest offset", "next offset", "messages", ...labels.map((label) => `${label} has to land`)];
+  const head = ["partition", "oldest offset", "next offset", "messages", ...labels.map((label) => `${label} lag`)];
   const rows = topic.offsets.map((each) => make("tr", {}, [each.partition, each.low, each.high, each.high - each.low, ...labels.map((label) => each.lags[label])].map((value) => make("td", { class: "number" }, count(value)))));
   return make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Partitions" }, make("table", {}, make("thead", {}, make("tr", {}, head.map((name) => make("th", { scope: "col", class: "number" }, name)))), make("tbody", {}, rows)));
 }
@@ -56,7 +56,7 @@ function form(topic) {
     Object.assign(chosen, { last: last.value, partition: partition.value, offset: offset.value.trim() });
     showMessages();
   };
-  return make("form", { class: "choose", on: { submit: ask } }, make("label", {}, "how many", last), make("label", {}, "partition", partition), make("label", {}, "from offset", offset), make("button", { type: "submit" }, "Show"));
+  return make("form", { class: "choose", on: { submit: ask } }, make("label", {}, "messages", last), make("label", {}, "partition", partition), make("label", {}, "from offset", offset), make("button", { type: "submit" }, "Show"));
 }
 
 async function showMessages() {
@@ -65,7 +65,7 @@ async function showMessages() {
   try {
     const found = (await fetchJson(`${address}/messages?${asked}`)).messages;
     const inOrder = chosen.offset ? found : found.reverse();
-    place.replaceChildren(...(inOrder.length ? inOrder.map(makeMessage) : [make("p", { class: "dim" }, "There are no messages.")]));
+    place.replaceChildren(...(inOrder.length ? inOrder.map(makeMessage) : [make("p", { class: "dim" }, "No messages.")]));
   } catch (error) {
     place.replaceChildren(make("p", { class: "notice bad" }, error.message));
   }
@@ -100,7 +100,7 @@ async function showSchemas() {
   try {
     const found = await fetchJson(`${address}/schemas`);
     const parts = found.schemas.map((each) => make("details", { class: "schema", open: open.has(each.origin) }, make("summary", {}, each.origin), make("pre", { tabindex: 0 }, each.text)));
-    const none = found.schemas.length || found.problem ? null : make("p", { class: "dim" }, "No stream declares one, and no registry has one.");
+    const none = found.schemas.length || found.problem ? null : make("p", { class: "dim" }, "No schema found in a stream or a registry.");
     const problem = found.problem ? make("p", { class: "notice bad" }, found.problem) : null;
     place.replaceChildren(...[make("h2", {}, "Schemas"), ...parts, none, problem].filter(Boolean));
   } catch (error) {

@@ -1,4 +1,4 @@
-// All topics: what is in them, who lands them, and how far behind that is.
+// All topics: their messages, the streams that land them, and the lag.
 import { byId, make } from "./dom.js";
 import { count, known } from "./format.js";
 import { poll } from "./poll.js";
@@ -11,7 +11,7 @@ poll("/api/topics", (found) => {
   const seen = JSON.stringify(found.topics);
   if (seen === shown) return;
   shown = seen;
-  page.replaceChildren(found.topics.length ? makeTable(found.topics) : make("p", { class: "notice" }, "There is no topic yet. A pipeline makes its own when it runs."));
+  page.replaceChildren(found.topics.length ? makeTable(found.topics) : make("p", { class: "notice" }, "No topics yet. A pipeline creates its topics when it runs."));
 }, (error) => {
   if (shown) page.dataset.stale = "yes";
   else page.replaceChildren(make("p", { class: "notice bad" }, error.message));
@@ -31,7 +31,7 @@ function makeRow(topic) {
     make("td", { class: "number" }, count(topic.partitions)),
     make("td", { class: "number" }, count(topic.messages)),
     make("td", { class: `number ${topic.lag ? "behind" : ""}` }, known(topic.lag) ? count(topic.lag) : ""),
-    make("td", {}, tables.length ? tables : make("span", { class: "dim" }, "no pipeline that is shown here")),
+    make("td", {}, tables.length ? tables : make("span", { class: "dim" }, "no pipeline on this server")),
     make("td", {}, [...new Set(topic.readers.map((each) => each.format))].join(", ")),
   );
 }
