@@ -41,18 +41,18 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World()
+    world = World()
     monkeypatch.setattr(
-        application, "landing_services", lambda settings, pipeline, **named: found.around(f"services {pipeline.name}")
+        application, "landing_services", lambda settings, pipeline, **named: world.around(f"services {pipeline.name}")
     )
-    monkeypatch.setattr(application, "spark_session", lambda settings, **named: found.around("spark"))
+    monkeypatch.setattr(application, "spark_session", lambda settings, **named: world.around("spark"))
     monkeypatch.setattr(
         application, "open_session", lambda settings, pipeline, *rest, **named: SimpleNamespace(pipeline=pipeline)
     )
-    monkeypatch.setattr(application, "receiving", lambda settings, pipeline, **named: found.around(f"http {pipeline.name}"))
-    monkeypatch.setattr(application, "publishing", lambda settings, pipeline, **named: found.around(f"sql {pipeline.name}"))
-    monkeypatch.setattr(application, "live_pipeline", lambda session, **named: found.around(f"lake {session.pipeline.name}"))
-    return found
+    monkeypatch.setattr(application, "receiving", lambda settings, pipeline, **named: world.around(f"http {pipeline.name}"))
+    monkeypatch.setattr(application, "publishing", lambda settings, pipeline, **named: world.around(f"sql {pipeline.name}"))
+    monkeypatch.setattr(application, "live_pipeline", lambda session, **named: world.around(f"lake {session.pipeline.name}"))
+    return world
 
 
 @pytest.fixture
@@ -65,30 +65,30 @@ def pipeline(name: str, *, table: str = "events") -> Pipeline:
     return Pipeline(name, "", Path(), (stream,))
 
 
-def test_all_are_started_on_one_spark_and_stopped_at_the_end(world: World, settings: Settings) -> None:
+def test_live_pipelines_share_one_spark_and_stop_at_the_end(world: World, settings: Settings) -> None:
     with live_pipelines(settings, [pipeline("one"), pipeline("two")], report=print) as (live, failed):
         assert (len(live), failed) == (2, ())
         started = list(world.calls)
     assert started[:3] == ["services one", "services two", "spark"]
     assert world.calls[len(started) :][0] == "end of spark"
-    assert {each for each in world.calls if each.startswith("end")} == {f"end of {each}" for each in started}
+    assert {call for call in world.calls if call.startswith("end")} == {f"end of {name}" for name in started}
 
 
 @pytest.mark.parametrize("step", ["services one", "http one", "lake one"])
-def test_one_that_can_t_be_started_is_left_out(world: World, settings: Settings, step: str) -> None:
+def test_live_pipelines_leave_out_a_pipeline_that_fails_to_start(world: World, settings: Settings, step: str) -> None:
     world.broken = {step}
-    said: list[str] = []
-    with live_pipelines(settings, [pipeline("one"), pipeline("two")], report=said.append) as (live, failed):
+    messages: list[str] = []
+    with live_pipelines(settings, [pipeline("one"), pipeline("two")], report=messages.append) as (live, failed):
         assert len(live) == 1
         assert [error.what for error in failed] == [f"{step} can't be had"]
-        ran = [each for each in world.calls if each.endswith(" one") and not each.startswith("end") and each != step]
-        assert all(f"end of {each}" in world.calls for each in ran), "nothing of it is left running"
+        ran = [call for call in world.calls if call.endswith(" one") and not call.startswith("end") and call != step]
+        assert all(f"end of {call}" in world.calls for call in ran), "nothing of it is left running"
         assert "end of lake two" not in world.calls
-    assert len(said) == 1
-    assert said[0].startswith("one is left out: ")
+    assert len(messages) == 1
+    assert messages[0].startswith("one is left out: ")
 
 
-def test_none_that_can_be_started_is_an_error(world: World, settings: Settings) -> None:
+def test_live_pipelines_raise_if_none_starts(world: World, settings: Settings) -> None:
     world.broken = {"services one", "lake two"}
     with (
         pytest.raises(LockedError, match="services one"),
@@ -98,11 +98,11 @@ def test_none_that_can_be_started_is_an_error(world: World, settings: Settings) 
     assert "end of spark" in world.calls
 
 
-def test_pipelines_that_write_the_same_table_are_refused(world: World, settings: Settings) -> None:
-    one = pipeline("one")
+def test_live_pipelines_refuse_a_shared_table(world: World, settings: Settings) -> None:
+    first = pipeline("one")
     with (
         pytest.raises(SpecError, match=r"one and two both write one\.events"),
-        live_pipelines(settings, [one, replace(one, name="two")], report=print),
+        live_pipelines(settings, [first, replace(first, name="two")], report=print),
     ):
         raise AssertionError
     assert world.calls == []

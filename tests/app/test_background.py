@@ -65,27 +65,35 @@ def pipeline(settings: Settings) -> Pipeline:
 
 
 def start(settings: Settings, pipeline: Pipeline, *, stream: str = "", rate: Rate | None = None) -> list[str]:
-    said: list[str] = []
-    start_background(settings, pipeline, stream=stream, rate=rate or Rate(), report=said.append, wait_seconds=0)
-    return said
+    messages: list[str] = []
+    start_background(settings, pipeline, stream=stream, rate=rate or Rate(), report=messages.append, wait_seconds=0)
+    return messages
 
 
 def running(settings: Settings) -> dict[str, int]:
-    return {one.name: one.pid for one in list_services(settings) if one.state in ("starting", "running") and one.pid}
+    return {
+        service.name: service.pid
+        for service in list_services(settings)
+        if service.state in ("starting", "running") and service.pid
+    }
 
 
-def test_each_is_a_process_with_its_share_of_the_rate(settings: Settings, pipeline: Pipeline) -> None:
+def test_start_background_starts_a_process_per_stream_with_its_share_of_the_rate(
+    settings: Settings, pipeline: Pipeline
+) -> None:
     start(settings, pipeline, rate=Rate(8.0, count=100, seed=7))
     pids = running(settings)
     assert set(pids) == {"generate-mine.fast", "generate-mine.slow"}
     # A process that was just started has no arguments for a moment.
-    told = {name: wait_until(psutil.Process(pid).cmdline, what=f"the arguments of {name}")[4:] for name, pid in pids.items()}
-    assert told["generate-mine.fast"] == ["mine.fast", "--rate", "8.0", "--count", "100", "--seed", "7"]
-    assert told["generate-mine.slow"] == ["mine.slow", "--rate", "2.0", "--count", "25", "--seed", "7"]
-    assert [one.address for one in list_services(settings) if one.name in pids] == [None, None]
+    arguments = {
+        name: wait_until(psutil.Process(pid).cmdline, what=f"the arguments of {name}")[4:] for name, pid in pids.items()
+    }
+    assert arguments["generate-mine.fast"] == ["mine.fast", "--rate", "8.0", "--count", "100", "--seed", "7"]
+    assert arguments["generate-mine.slow"] == ["mine.slow", "--rate", "2.0", "--count", "25", "--seed", "7"]
+    assert [service.address for service in list_services(settings) if service.name in pids] == [None, None]
 
 
-def test_each_is_told_of_the_problems_that_it_makes(settings: Settings) -> None:
+def test_start_background_passes_the_problems_of_each_generator(settings: Settings) -> None:
     payments = load_pipeline("payments", environ={}, folder=Path.cwd())
     charges, refunds = payments.streams[:2]
     asked = Rate(problems={"null_text": 0.5, "late": 0.25})
@@ -94,27 +102,29 @@ def test_each_is_told_of_the_problems_that_it_makes(settings: Settings) -> None:
     assert flags_of(Rate(None, count=8), refunds, among=[charges, refunds]) == ["--rate", "0", "--count", "2"]
 
 
-def test_one_that_runs_is_left_alone(settings: Settings, pipeline: Pipeline) -> None:
+def test_start_background_keeps_a_running_generator(settings: Settings, pipeline: Pipeline) -> None:
     start(settings, pipeline, stream="fast")
     before = running(settings)
-    said = start(settings, pipeline)
-    assert said[0] == f"mine.fast is already running (process {before['generate-mine.fast']})"
+    messages = start(settings, pipeline)
+    assert messages[0] == f"mine.fast is already running (process {before['generate-mine.fast']})"
     assert running(settings)["generate-mine.fast"] == before["generate-mine.fast"]
 
 
 @pytest.mark.parametrize(("target", "left"), [("mine.slow", {"generate-mine.fast"}), ("mine", set()), ("", set()), ("m", None)])
-def test_only_what_is_named_is_stopped(settings: Settings, pipeline: Pipeline, target: str, left: set[str] | None) -> None:
+def test_stop_background_stops_only_the_target(
+    settings: Settings, pipeline: Pipeline, target: str, left: set[str] | None
+) -> None:
     start(settings, pipeline)
     pids = running(settings)
-    said: list[str] = []
-    stopped = stop_background(settings, target=target, report=said.append)
-    kept = set(pids) if left is None else left
-    assert stopped == len(said) == len(pids) - len(kept)
-    assert set(running(settings)) == kept
-    assert {name for name, pid in pids.items() if not is_gone(pid)} == kept
+    messages: list[str] = []
+    stopped = stop_background(settings, target=target, report=messages.append)
+    remaining = set(pids) if left is None else left
+    assert stopped == len(messages) == len(pids) - len(remaining)
+    assert set(running(settings)) == remaining
+    assert {name for name, pid in pids.items() if not is_gone(pid)} == remaining
 
 
-def test_a_process_that_was_given_the_pid_later_is_not_touched(settings: Settings) -> None:
+def test_stop_background_spares_a_process_with_a_reused_pid(settings: Settings) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as other:
         state = ServiceState("generate-mine.fast", other.pid, 1.0, 0, "fast.log", "2026-01-01", owner=None, ready=True)
         write_state(settings.home, state)
@@ -123,7 +133,7 @@ def test_a_process_that_was_given_the_pid_later_is_not_touched(settings: Setting
         other.kill()
 
 
-def test_one_that_can_not_begin_is_told_and_its_log_says_why(settings: Settings, pipeline: Pipeline) -> None:
+def test_start_background_reports_a_generator_that_ends_at_once(settings: Settings, pipeline: Pipeline) -> None:
     Path("pipelines/mine/pipeline.yml").write_text("name: [\n")
     with pytest.raises(ServiceError) as caught:
         start_background(settings, pipeline, stream="fast", rate=Rate(), report=lambda line: None)
@@ -133,20 +143,22 @@ def test_one_that_can_not_begin_is_told_and_its_log_says_why(settings: Settings,
     assert running(settings) == {}
 
 
-def test_one_is_ready_when_it_sends(settings: Settings, pipeline: Pipeline) -> None:
+def test_generator_is_ready_when_it_sends(settings: Settings, pipeline: Pipeline) -> None:
     Path("pipelines/mine/wait.py").write_text(WAIT.replace('"waiting"', '"Sending to topic fast"'))
-    said: list[str] = []
-    start_background(settings, pipeline, stream="fast", rate=Rate(), report=said.append)
-    (status,) = [one for one in list_services(settings) if one.name == "generate-mine.fast"]
+    messages: list[str] = []
+    start_background(settings, pipeline, stream="fast", rate=Rate(), report=messages.append)
+    (status,) = [service for service in list_services(settings) if service.name == "generate-mine.fast"]
     assert (status.state, status.detached) == ("running", True)
-    assert said == [f"mine.fast is sending (process {status.pid}), log: {status.log}"]
+    assert messages == [f"mine.fast is sending (process {status.pid}), log: {status.log}"]
 
 
-def test_one_that_has_sent_all_is_not_shown_as_dead(settings: Settings, pipeline: Pipeline) -> None:
+def test_generator_that_has_finished_is_not_listed_as_died(settings: Settings, pipeline: Pipeline) -> None:
     (Path.cwd() / "pipelines/mine/wait.py").write_text(UNTIL_DONE)
     start(settings, pipeline, stream="fast")
     assert running(settings), "it goes on until it is done"
     Path("done").touch()
     wait_until(lambda: not running(settings), what="the end of the generator")
     wait_until(lambda: "ended with 0" in "\n".join(read_log(settings, "generate-mine.fast", 5)), what="the watchdog's word")
-    assert wait_until(lambda: "generate-mine.fast" not in {one.name for one in list_services(settings)}, what="its state to go")
+    assert wait_until(
+        lambda: "generate-mine.fast" not in {service.name for service in list_services(settings)}, what="its state to go"
+    )

@@ -41,7 +41,7 @@ def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "11.5 s" in shown, "the age of the newest change that the table has"
 
 
-def test_lines_say_how_old_the_newest_change_of_a_table_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_show_the_age_of_the_newest_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: 1_001.5))
     console = Console(file=io.StringIO(), width=200)
     entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None, weights=None)

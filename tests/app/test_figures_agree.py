@@ -80,7 +80,7 @@ class Till:
         return self.lake.pipeline("till")
 
     def land(self, *messages: Mapping[str, object] | bytes) -> None:
-        values = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages]
+        values = [message if isinstance(message, bytes) else json.dumps(message).encode() for message in messages]
         produce(self.lake.servers, self.lake.topic, values)
         self.lake.land(self.spark, self.pipeline)
 
@@ -113,11 +113,11 @@ class Till:
         assert dict(stream.extras) == dict(held)
         (table,) = list_layer_tables(catalog, pipeline, now=now)
         assert (table.rows, table.quarantined) == (len(orders), refused[ORDERS])
-        quality = {each.sentence: each for each in report_quality(self.lake.settings(), pipeline)}
-        kept, set_aside = quality["there is an email"], quality["the number is positive"]
-        assert (kept.rows, kept.failing) == (len(orders), sum(row["email"] is None for row in orders))
+        quality = {report.sentence: report for report in report_quality(self.lake.settings(), pipeline)}
+        counted, set_aside = quality["there is an email"], quality["the number is positive"]
+        assert (counted.rows, counted.failing) == (len(orders), sum(row["email"] is None for row in orders))
         assert (set_aside.failing, set_aside.quarantined) == (0, refused[ORDERS])
-        assert (kept.build_id, kept.last_failed) == (table.build_id, table.warnings)
+        assert (counted.build_id, counted.last_failed) == (table.build_id, table.warnings)
         context: Any = WebContext((pipeline,), figures=tuple, catalog=lambda: catalog, topics=None)  # type: ignore[arg-type]
         for name, rows, label in ((RAW, raw, STREAM), (ORDERS, orders, ORDERS)):
             shown = context.tables[name]
@@ -128,9 +128,9 @@ class Till:
             page = read_refused(catalog, shown)
             assert page is not None
             assert len(page.rows) == refused[label]
-            for each in described["expectations"]:
-                report = quality[each["sentence"]]
-                assert (each["checked"], each["failed"]) == (report.last_checked, report.last_failed)
+            for expectation in described["expectations"]:
+                report = quality[expectation["sentence"]]
+                assert (expectation["checked"], expectation["failed"]) == (report.last_checked, report.last_failed)
         return quality
 
 
@@ -147,22 +147,22 @@ def test_all_figures_agree_after_replays_erasures_and_rebuilds(lake: Lake, spark
         b'{"id": "o7", "email": "ann@example.com", broken',
     )
     till.build()
-    found = till.check()["there is an email"]
-    assert (found.rows, found.failing, found.last_checked) == (3, 1, 5)
+    report = till.check()["there is an email"]
+    assert (report.rows, report.failing, report.last_checked) == (3, 1, 5)
     till.land({"id": "o3", "email": bob, "n": 2}, {"id": "o8", "email": None, "n": 2})
     till.build()
-    found = till.check()["there is an email"]
-    assert (found.rows, found.failing, found.last_checked) == (4, 1, 2)  # the row of before is no longer there
+    report = till.check()["there is an email"]
+    assert (report.rows, report.failing, report.last_checked) == (4, 1, 2)  # the row of before is no longer there
     till.write_schema(WIDE)
-    till.replay(ReplayRequest(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
-    found = till.check()["there is an email"]
-    assert (found.rows, found.failing) == (5, 1)
+    till.replay(Wanted(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
+    report = till.check()["there is an email"]
+    assert (report.rows, report.failing) == (5, 1)
     till.forget(ann)
-    found = till.check()["there is an email"]
-    assert (found.rows, found.failing) == (4, 1)
+    report = till.check()["there is an email"]
+    assert (report.rows, report.failing) == (4, 1)
     till.build(full_refresh=True)
     till.check()
     till.land({"id": "o9", "email": None, "n": 3, "size": 4})
     till.build()
-    found = till.check()["there is an email"]
-    assert (found.rows, found.failing, found.last_checked, found.last_failed) == (5, 2, 1, 1)
+    report = till.check()["there is an email"]
+    assert (report.rows, report.failing, report.last_checked, report.last_failed) == (5, 2, 1, 1)

@@ -47,15 +47,15 @@ def seconds_of(batches: int, *, busy_until: float) -> float:
     return time.monotonic() - started
 
 
-def test_batches_follow_one_another_while_nothing_is_built() -> None:
+def test_landing_does_not_pause_without_builds() -> None:
     assert seconds_of(5, busy_until=0.0) < 0.5
 
 
-def test_a_batch_starts_once_in_a_while_as_long_as_tables_are_built(monkeypatch: Any) -> None:
+def test_landing_slows_down_during_builds(monkeypatch: Any) -> None:
     monkeypatch.setattr(landing, "_BUSY_SECONDS", 0.4)
     assert 0.8 <= seconds_of(3, busy_until=10.0) < 1.6
 
 
-def test_landing_goes_on_as_soon_as_the_builds_have_ended(monkeypatch: Any) -> None:
+def test_landing_resumes_when_the_builds_end(monkeypatch: Any) -> None:
     monkeypatch.setattr(landing, "_BUSY_SECONDS", 5.0)
     assert 0.3 <= seconds_of(3, busy_until=0.3) < 1.5

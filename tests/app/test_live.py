@@ -82,7 +82,7 @@ class Live:
 
     def table(self, name: str) -> LayerTable:
         tables: tuple[LayerTable, ...] = self.lake.pipeline.tables
-        return next(each for each in tables if each.table.name == name)
+        return next(table for table in tables if table.table.name == name)
 
     def built(self, name: str, number: int = 1, *, changed: bool = True) -> Outcome:
         plan: Any = SimpleNamespace(action="increment", rest_since=None)
@@ -115,7 +115,7 @@ def running(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Live(pipeline, tmp_path, monkeypatch)
 
 
-def test_an_error_that_nobody_expected_ends_the_run(running: Live) -> None:
+def test_unexpected_error_ends_the_run(running: Live) -> None:
     def build(name: str, number: int) -> Outcome:
         raise TypeError("a bug")
 
@@ -141,7 +141,7 @@ def test_an_error_of_builds_is_logged_where_the_run_ends_with_another(running: L
     assert (running.lake.settings.logs / "build.log").read_text(encoding="utf-8").endswith("TypeError: a bug\n")
 
 
-def test_columns_that_can_t_be_read_yet_are_waited_for(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_waits_for_unreadable_columns(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(name: str, number: int) -> Outcome:
         is_grown = name == "latest" and number < 3
         return Outcome(running.table(name), grown=True) if is_grown else running.built(name)
@@ -159,7 +159,7 @@ def test_columns_that_can_t_be_read_yet_are_waited_for(running: Live, monkeypatc
     assert [sentence.split(" after ")[0] for sentence in running.said[1:]] == ["builds: recovered"]
 
 
-def test_a_mistake_is_told_and_tried_again(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_build_is_reported_and_retried(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(name: str, number: int) -> Outcome:
         return Outcome(running.table(name), grown=True) if running.tried == ["latest"] else running.built(name)
 
@@ -173,16 +173,16 @@ def test_a_mistake_is_told_and_tried_again(running: Live, monkeypatch: pytest.Mo
     assert running.said == ["the tables could not be built: a type would have to be narrowed"]
 
 
-def test_tables_are_built_when_the_run_starts_and_when_something_lands(running: Live) -> None:
+def test_builds_run_at_the_start_and_after_landing(running: Live) -> None:
     with running.builds() as builds:
         wait_until(lambda: running.tried == ["latest", "counted"], what="the tables that were never built")
         wait_until(lambda: len(running.outcomes) == 2, what="both outcomes")
         running.land(builds)
         wait_until(lambda: running.tried == ["latest", "counted"] * 2, what="both again, in order")
-    assert [each.newest_change is not None for each in running.outcomes] == [False, False, True, True]
+    assert [outcome.newest_change is not None for outcome in running.outcomes] == [False, False, True, True]
 
 
-def test_nothing_downstream_is_built_where_no_row_changed(running: Live) -> None:
+def test_downstream_is_not_built_without_changed_rows(running: Live) -> None:
     running.build = lambda name, number: running.built(name, number, changed=number == 1)
     with running.builds() as builds:
         wait_until(lambda: len(running.outcomes) == 2, what="the first builds")
@@ -191,31 +191,29 @@ def test_nothing_downstream_is_built_where_no_row_changed(running: Live) -> None
     assert running.tried == ["latest", "counted", "latest"]
 
 
-def test_an_outage_holds_all_tables_and_blames_none(running: Live) -> None:
+def test_outage_pauses_all_tables_without_errors(running: Live) -> None:
     running.build = lambda name, number: Outcome(running.table(name), error=AWAY) if number < 4 else running.built(name)
     with running.builds():
         wait_until(lambda: len(running.outcomes) == 2, what="both tables")
     assert running.tried == ["latest"] * 4 + ["counted"] * 4
-    assert all(each.error is None for each in running.outcomes)
+    assert all(outcome.error is None for outcome in running.outcomes)
     assert [sentence.split(";")[0].split(" after ")[0] for sentence in running.said] == [
         f"builds: {AWAY.what}",
         "builds: recovered",
     ] * 2
 
 
-def test_a_failing_table_says_which_tables_can_t_be_built_without_it(running: Live) -> None:
+def test_failing_table_names_its_skipped_downstream(running: Live) -> None:
     broken = BuildError("no")
     running.build = lambda name, number: Outcome(running.table(name), error=broken) if number < 2 else running.built(name)
     running.stale = {"latest", "counted"}
     with running.builds():
         wait_until(lambda: running.tried.count("counted") == 2, what="all to be built in the end")
-    told = [(each.table.table.name, each.error, each.because_of) for each in running.outcomes[:2]]
-    assert told == [("latest", broken, None), ("counted", None, TableName("pond", "latest"))]
+    outcomes = [(outcome.table.table.name, outcome.error, outcome.because_of) for outcome in running.outcomes[:2]]
+    assert outcomes == [("latest", broken, None), ("counted", None, TableName("pond", "latest"))]
 
 
-def test_tables_that_a_replay_has_claimed_are_left_alone_until_it_gives_them_back(
-    running: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builds_wait_for_tables_that_a_replay_has_claimed(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     claimed = {TableName("pond", "latest")}
     monkeypatch.setattr(live_builds, "read_claims", lambda settings, pipeline: frozenset(claimed))
     monkeypatch.setattr(live_builds, "_CLAIMS_SECONDS", 0.02)
@@ -228,7 +226,7 @@ def test_tables_that_a_replay_has_claimed_are_left_alone_until_it_gives_them_bac
         wait_until(lambda: running.tried == ["latest", "counted"], what="the tables to be built")
 
 
-def test_changes_by_other_processes_are_noticed(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_notice_changes_of_other_processes(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_builds, "_LOOK_SECONDS", 0.02)
     running.stale = set()
     with running.builds():
@@ -238,7 +236,7 @@ def test_changes_by_other_processes_are_noticed(running: Live, monkeypatch: pyte
         wait_until(lambda: running.tried == ["counted"], what="the table that is stale now")
 
 
-def test_a_slow_table_does_not_delay_an_independent_one(
+def test_slow_table_does_not_delay_an_independent_one(
     running: Live, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline
 ) -> None:
     other = replace(running.table("latest"), table=TableName("pond", "other"))
@@ -269,7 +267,7 @@ class Tables:
         self.tried: list[tuple[str, bool]] = []
         self.mirrored = 0
         self._built: set[str] = set()
-        self._errors = {name: iter(each) for name, each in errors.items()}
+        self._errors = {name: iter(error) for name, error in errors.items()}
         self.lake: Any = SimpleNamespace(pipeline=pipeline)
         monkeypatch.setattr(building, "build_one", self._build_one)
         monkeypatch.setattr(building, "mirror", self._mirror)
@@ -290,21 +288,21 @@ class Tables:
             raise error
 
 
-def test_a_build_waits_and_builds_nothing_twice(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_retries_without_building_twice(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(monkeypatch, pipeline, counted=[AWAY, AWAY, None], metadata=[REFUSED, None])
-    said: list[str] = []
-    told: list[Outcome] = []
+    messages: list[str] = []
+    reported: list[Outcome] = []
     outcomes = building.build(
         tables.lake,
         refresh=[TableName("pond", "latest")],
-        done=told.append,
-        retry_policy=RetryPolicy("build", report=said.append),
+        done=reported.append,
+        retry_policy=RetryPolicy("build", report=messages.append),
     )
-    assert all(each.built and not each.error for each in outcomes)
-    assert [each for each in tables.tried if each[1]] == [("latest", True)], "it is written anew once"
-    assert all(each.error is None for each in told), "no table is blamed for it"
+    assert all(outcome.built and not outcome.error for outcome in outcomes)
+    assert [name for name in tables.tried if name[1]] == [("latest", True)], "it is written anew once"
+    assert all(outcome.error is None for outcome in reported), "no table is blamed for it"
     assert tables.mirrored == 2
-    assert [sentence.split(";")[0].split(" after ")[0] for sentence in said] == [
+    assert [sentence.split(";")[0].split(" after ")[0] for sentence in messages] == [
         f"build: {AWAY.what}",
         "build: recovered",
         "build: the catalog does not answer: refused",
@@ -312,35 +310,35 @@ def test_a_build_waits_and_builds_nothing_twice(pipeline: Pipeline, monkeypatch:
     ]
 
 
-def test_tables_after_one_that_waits_are_not_begun(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_does_not_start_tables_downstream_of_a_retry(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(monkeypatch, pipeline, latest=[AWAY, None])
-    told: list[Outcome] = []
-    building.build(tables.lake, done=told.append, retry_policy=RetryPolicy("build", report=lambda sentence: None))
+    outcomes: list[Outcome] = []
+    building.build(tables.lake, done=outcomes.append, retry_policy=RetryPolicy("build", report=lambda sentence: None))
     assert [name for name, _ in tables.tried] == ["latest", "latest", "counted"]
-    assert [each.table.table.name for each in told] == ["latest", "counted"]
+    assert [outcome.table.table.name for outcome in outcomes] == ["latest", "counted"]
 
 
-def test_a_build_gives_up_in_the_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_gives_up_after_its_retries(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_policy, "_FOR_A_COMMAND_SECONDS", 0.0)
     tables = Tables(monkeypatch, pipeline, latest=[AWAY] * 100)
     with pytest.raises(UnavailableError, match="does not answer"):
         building.build(tables.lake, retry_policy=for_command("build", report=lambda sentence: None))
 
 
-def test_a_build_that_is_stopped_while_it_waits(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_stops_while_it_waits(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Event()
     tables = Tables(monkeypatch, pipeline, latest=[AWAY] * 100)
     building.build(tables.lake, stop=stop, retry_policy=RetryPolicy("build", report=lambda sentence: stop.set()))
     assert ([name for name, _ in tables.tried], tables.mirrored) == (["latest"], 0)
 
 
-def test_without_patience_the_table_has_failed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_without_a_retry_policy_fails_at_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(monkeypatch, pipeline, latest=[AWAY])
     latest, counted = building.build(tables.lake)
     assert (latest.error, counted.because_of) == (AWAY, TableName("pond", "latest"))
 
 
-def test_a_table_is_published_while_others_are_built(running: Live) -> None:
+def test_table_is_published_while_others_are_built(running: Live) -> None:
     published = Event()
 
     class Queue:
@@ -359,10 +357,10 @@ def test_a_table_is_published_while_others_are_built(running: Live) -> None:
         wait_until(lambda: "counted" in running.tried, what="the second table")
 
 
-def test_metadata_is_mirrored_beside_the_builds_and_at_the_end(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_is_mirrored_during_builds_and_at_the_end(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     mirrored: list[list[str]] = []
     monkeypatch.setattr(
-        mirroring, "mirror", lambda lake, outcomes: mirrored.append([each.table.table.name for each in outcomes])
+        mirroring, "mirror", lambda lake, outcomes: mirrored.append([outcome.table.table.name for outcome in outcomes])
     )
     with running.builds():
         wait_until(lambda: len(running.outcomes) == 2, what="both tables")

@@ -98,7 +98,7 @@ class LivePond:
         wait_until(lambda: self.count_builds(name) >= number, what=f"build {number} of {name}", seconds=180)
 
 
-def test_a_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "_FIRST_PAUSE_SECONDS", 2.0)
     tables = {"a/latest.sql": LATEST, "a/failing.sql": FAILING, "b/groups.sql": GROUPS, "b/both.sql": BOTH}
     whole = LayerLake(tmp_path / "whole", spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
@@ -110,19 +110,19 @@ def test_a_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, mo
         for name in ("latest", "failing", "groups", "both"):
             running.wait_for_build(name, 1)
         running.land(builds, event(3), event(4, cents=-1))
-        wait_until(lambda: any(each.error for each in running.outcomes), what="a failure", seconds=180)
+        wait_until(lambda: any(outcome.error for outcome in running.outcomes), what="a failure", seconds=180)
         running.land(builds, event(5))
         for name in ("latest", "groups"):
             wait_until(lambda: running.layer_lake.rows(name) == whole.rows(name), what=name, seconds=180)  # noqa: B023
         wait_until(lambda: any("'n', 5" in row for row in running.layer_lake.rows("both")), what="its reader", seconds=180)
         assert running.count_builds("failing") == 1, "nothing of it is published"
-        wait_until(lambda: sum(each.error is not None for each in running.outcomes) > 1, what="another try", seconds=180)
+        wait_until(lambda: sum(outcome.error is not None for outcome in running.outcomes) > 1, what="another try", seconds=180)
     results = [row for row in read_results(running.layer_lake.catalog, "pond") if row["table_name"] == "pond.failing"]
     assert [row["published"] for row in results].count(False) == 1, "one build was refused, however often it was tried"
     assert [row["build_id"] for row in results if row["published"]] == [1]
 
 
-def test_a_slow_table_delays_no_other(tmp_path: Path, spark: SparkSession) -> None:
+def test_slow_table_delays_no_other(tmp_path: Path, spark: SparkSession) -> None:
     hold = tmp_path / "hold"
     tables = {"a/latest.sql": LATEST, "a/slow.py": SLOW.replace("{hold}", str(hold)), "b/groups.sql": GROUPS}
     running = LivePond(LayerLake(tmp_path, spark, tables), spark)
@@ -141,7 +141,7 @@ def test_a_slow_table_delays_no_other(tmp_path: Path, spark: SparkSession) -> No
             hold.unlink()
         wait_until(lambda: len(running.layer_lake.rows("slow")) == 3, what="the slow table", seconds=180)
         assert running.count_builds("slow") <= 3, "what came while it was built is one build"
-    assert not [each.error for each in running.outcomes if each.error]
+    assert not [outcome.error for outcome in running.outcomes if outcome.error]
 
 
 PIPELINE = """\
@@ -194,7 +194,7 @@ def _has(lake: Lake, table: str, wanted: dict[str, object]) -> Callable[[], bool
     namespace, name = table.split(".")
 
     def look() -> bool:
-        found = load_table(lake.catalog, TableName(namespace, name))
-        return found is not None and wanted in found.scan(selected_fields=("k", "n")).to_arrow().to_pylist()
+        table = load_table(lake.catalog, TableName(namespace, name))
+        return table is not None and wanted in table.scan(selected_fields=("k", "n")).to_arrow().to_pylist()
 
     return look

@@ -46,11 +46,11 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def said(ran: Any) -> str:
     texts = [output.get("text", "") for cell in ran.cells for output in cell.get("outputs", ())]
     shown = [output.get("data", {}) for cell in ran.cells for output in cell.get("outputs", ())]
-    return "\n".join([*texts, *(str(each.get("text/plain", "")) for each in shown)])
+    return "\n".join([*texts, *(str(message.get("text/plain", "")) for message in shown)])
 
 
 @pytest.mark.spark
-def test_a_newcomer_runs_it_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     fill_shop_window(settings)
     ran = run(settings.home, monkeypatch)
@@ -63,11 +63,11 @@ def test_a_newcomer_runs_it_from_top_to_bottom(tmp_path: Path, monkeypatch: pyte
     ):
         assert part in everything, everything
     pictures = [output for cell in ran.cells for output in cell.get("outputs", ()) if "text/html" in output.get("data", {})]
-    assert any("Plotly.newPlot" in str(each["data"]["text/html"]) for each in pictures)
+    assert any("Plotly.newPlot" in str(picture["data"]["text/html"]) for picture in pictures)
 
 
 @pytest.mark.services
-def test_without_a_storefront_it_says_what_to_run_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_without_its_tables_names_the_command_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CellExecutionError) as refused:
         run(tmp_path / ".headrace", monkeypatch)
     assert "headrace demo storefront --exit" in str(refused.value)
@@ -75,7 +75,7 @@ def test_without_a_storefront_it_says_what_to_run_first(tmp_path: Path, monkeypa
     assert not (tmp_path / ".headrace" / "catalog.db").exists()
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
+def test_notebook_is_stored_without_outputs() -> None:
     notebook = read()
     nbformat.validate(notebook)
     assert list_notebooks() == ("storefront",)
@@ -85,7 +85,7 @@ def test_the_notebook_is_kept_without_outputs() -> None:
     assert "widgets" not in notebook.metadata
 
 
-def test_a_lake_is_found_from_the_copy_and_from_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_lake_finds_the_lake_of_the_copy_and_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     copy = copy_notebook(settings, "storefront", report=lambda sentence: None)
     monkeypatch.chdir(copy.parent)
@@ -95,19 +95,19 @@ def test_a_lake_is_found_from_the_copy_and_from_a_clone(tmp_path: Path, monkeypa
         open_lake(needs=["a.b"], first="x", environ={})
 
 
-def test_a_copy_is_the_users_own(tmp_path: Path) -> None:
+def test_copy_notebook_never_overwrites(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
-    told: list[str] = []
-    copy = copy_notebook(settings, "storefront", report=told.append)
+    messages: list[str] = []
+    copy = copy_notebook(settings, "storefront", report=messages.append)
     assert copy.read_text(encoding="utf-8") == NOTEBOOK.read_text(encoding="utf-8")
     copy.write_text("{}", encoding="utf-8")
-    assert copy_notebook(settings, "storefront", report=told.append).read_text(encoding="utf-8") == "{}"
-    assert "remove it to get a new copy" in told[-1]
+    assert copy_notebook(settings, "storefront", report=messages.append).read_text(encoding="utf-8") == "{}"
+    assert "remove it to get a new copy" in messages[-1]
     with pytest.raises(NotFoundError, match=r"notebook not found: \"\.\./x\""):
-        copy_notebook(settings, "../x", report=told.append)
+        copy_notebook(settings, "../x", report=messages.append)
 
 
-def test_without_jupyterlab_the_error_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_jupyter_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ServiceError) as raised:
@@ -116,7 +116,7 @@ def test_without_jupyterlab_the_error_names_the_command(tmp_path: Path, monkeypa
     assert not settings.home.exists()
 
 
-def test_jupyterlab_answers_this_machine_alone(tmp_path: Path) -> None:
+def test_jupyter_command_listens_on_loopback_only(tmp_path: Path) -> None:
     command = jupyter_command(tmp_path / "storefront.ipynb", port=8888, opens_browser=False)
     assert command[:3] == (sys.executable, "-m", "jupyterlab")
     assert "--ServerApp.ip=127.0.0.1" in command
@@ -125,7 +125,7 @@ def test_jupyterlab_answers_this_machine_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.services
-def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> None:
+def test_jupyterlab_opens_the_copy_and_requires_the_token(tmp_path: Path) -> None:
     import httpx
 
     port = str(find_free_port())
@@ -135,7 +135,7 @@ def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> Non
     application = start_headrace("notebook", "--no-browser", "--port", port, environ=environ, folder=tmp_path)
     try:
         application.wait_to_say("storefront.ipynb?token=", seconds=60)
-        line = next(each for each in application.said().splitlines() if "127.0.0.1" in each and "?token=" in each)
+        line = next(line for line in application.said().splitlines() if "127.0.0.1" in line and "?token=" in line)
         address = line[line.index("http") :].strip()
         base, token = address.split("/lab")[0], address.split("token=")[1]
         assert httpx.get(f"{base}/api/contents").status_code == 403
@@ -143,7 +143,7 @@ def test_jupyterlab_opens_on_the_copy_and_wants_the_token(tmp_path: Path) -> Non
 
         def answers() -> bool:
             answer = httpx.get(f"{base}/api/contents", headers={"Authorization": f"token {token}"}, timeout=10)
-            shown[:] = [each["name"] for each in json.loads(answer.text)["content"]] if answer.status_code == 200 else []
+            shown[:] = [file["name"] for file in json.loads(answer.text)["content"]] if answer.status_code == 200 else []
             return bool(shown)
 
         wait_until(answers, what="JupyterLab to answer")

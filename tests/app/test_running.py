@@ -26,7 +26,7 @@ with pipeline_lock(load_settings(flags={}, environ={}, folder=Path(sys.argv[1]))
 """
 
 
-def test_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
+def test_is_running_while_the_lock_is_held(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     assert not is_running(settings, "mine")
     with pipeline_lock(settings, "mine", take_over=False):
@@ -35,7 +35,7 @@ def test_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
     assert not is_running(settings, "mine"), "this process lives on, and holds nothing"
 
 
-def test_not_when_its_holder_was_killed(tmp_path: Path) -> None:
+def test_is_running_is_false_after_the_holder_was_killed(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -48,7 +48,7 @@ def test_not_when_its_holder_was_killed(tmp_path: Path) -> None:
         assert not is_running(settings, "mine")
 
 
-def test_whatever_process_the_file_names(tmp_path: Path) -> None:
+def test_is_running_ignores_the_pid_in_the_file(tmp_path: Path) -> None:
     """Containers that share a home have processes of the same numbers, and don't see those of one another."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     lock = settings.home / "locks" / "mine.lock"
@@ -60,13 +60,13 @@ def test_whatever_process_the_file_names(tmp_path: Path) -> None:
     assert not is_running(settings, "mine")
 
 
-def test_a_look_makes_no_file(tmp_path: Path) -> None:
+def test_is_running_creates_no_file(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     assert not is_running(settings, "mine")
     assert not settings.home.exists()
 
 
-def test_who_looks_keeps_nobody_out(tmp_path: Path) -> None:
+def test_is_running_does_not_block_the_lock(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     ended = Event()
 
@@ -75,19 +75,19 @@ def test_who_looks_keeps_nobody_out(tmp_path: Path) -> None:
             is_running(settings, "mine")
 
     lookers = [Thread(target=look) for _ in range(4)]
-    for each in lookers:
-        each.start()
+    for reader in lookers:
+        reader.start()
     try:
         for _ in range(100):
             with pipeline_lock(settings, "mine", take_over=False):
                 assert is_running(settings, "mine")
     finally:
         ended.set()
-        for each in lookers:
-            each.join()
+        for reader in lookers:
+            reader.join()
 
 
-def test_a_suspended_look_delays_the_lock_and_does_not_refuse_it(tmp_path: Path) -> None:
+def test_suspended_is_running_delays_the_lock_without_refusing_it(tmp_path: Path) -> None:
     """A look holds the lock shared for a moment, and on a busy machine it can be suspended within that moment."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     look = try_lock(settings.home / "locks" / "mine.lock", shared=True)

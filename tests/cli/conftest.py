@@ -35,8 +35,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         try:
             main()
         except SystemExit as end:
-            said = capsys.readouterr()
-            return int(end.code or 0), said.out + said.err
+            captured = capsys.readouterr()
+            return int(end.code or 0), captured.out + captured.err
         raise AssertionError("a command ends with an exit code")
 
     yield run

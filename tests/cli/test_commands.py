@@ -43,11 +43,11 @@ def test_light_commands_load_nothing_heavy(tmp_path: Path, arguments: list[str])
 
 def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    code, said = here("--help")
+    code, output = here("--help")
     assert code == 0
-    assert "..." not in said.split("Commands:")[1], "a sentence is whole, also on a narrow terminal"
-    assert "export dbt" in said
-    assert "Exit codes: 0 done" in said
+    assert "..." not in output.split("Commands:")[1], "a sentence is whole, also on a narrow terminal"
+    assert "export dbt" in output
+    assert "Exit codes: 0 done" in output
     for command in (
         *(
             "demo",
@@ -68,64 +68,64 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
         *("topics", "notebook", "stage-config", "submit"),
         *("serve", "query", "lineage", "export", "commits", "verify", "maintain", "forget", "doctor", "clean"),
     ):
-        assert f"\n  {command} " in said
+        assert f"\n  {command} " in output
 
 
 @pytest.mark.parametrize(
     "command", ["land", "run", "submit", "check", "commits", "verify", "generate", "status", "demo", "lineage"]
 )
-def test_an_unknown_pipeline(tmp_path: Path, command: str) -> None:
-    code, said = headrace(tmp_path, command, "linage")
+def test_unknown_pipeline_is_an_error(tmp_path: Path, command: str) -> None:
+    code, output = headrace(tmp_path, command, "linage")
     assert code == 2
-    assert 'not found: pipeline "linage"' in said
-    assert "lineage" in said.splitlines()[-1], "it says which one may have been meant"
-    assert "Traceback" not in said
+    assert 'there is no pipeline "linage"' in output
+    assert "lineage" in output.splitlines()[-1], "it says which one may have been meant"
+    assert "Traceback" not in output
 
 
-def test_nobody_is_forgotten_where_nobody_is_declared(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
+def test_forget_requires_people_in_the_pipeline(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
     assert code == 1
-    assert "the pipeline does not declare people" in said
-    assert "Add people: to pipeline.yml" in said
-    code, said = headrace(tmp_path, "forget", "lineage")
+    assert "the pipeline does not say whose its rows are" in output
+    assert "Add people: to pipeline.yml" in output
+    code, output = headrace(tmp_path, "forget", "lineage")
     assert code == 2
-    assert "--email ADDRESS, --id SOURCE:ID or --requested" in said
-    code, said = headrace(tmp_path, "forget", "lineage", "--id", "7")
+    assert "--email ADDRESS, --id SOURCE:ID or --requested" in output
+    code, output = headrace(tmp_path, "forget", "lineage", "--id", "7")
     assert code == 2
-    assert "an id must be SOURCE:ID" in said
+    assert "an id must be SOURCE:ID" in output
 
 
-def test_check(tmp_path: Path) -> None:
+def test_check_reports_mistakes(tmp_path: Path) -> None:
     assert headrace(tmp_path, "check", "lineage") == (0, "lineage: OK\n")
     assert headrace(tmp_path, "new", "mine")[0] == 0
-    names = [*(found.name for found in list_pipelines(BUILT_IN)), "mine"]
+    names = [*(pipeline.name for pipeline in list_pipelines(BUILT_IN)), "mine"]
     assert headrace(tmp_path, "check")[1].splitlines() == [f"{name}: OK" for name in names]
     path = tmp_path / "pipelines" / "mine" / "pipeline.yml"
     path.write_text(path.read_text().replace("format: avro", "formt: avro"))
-    code, said = headrace(tmp_path, "check", "mine")
+    code, output = headrace(tmp_path, "check", "mine")
     assert code == 2
-    assert "pipelines/mine/pipeline.yml:" in said
-    assert "formt" in said
+    assert "pipelines/mine/pipeline.yml:" in output
+    assert "formt" in output
     assert headrace(tmp_path, "land", "mine", "--once")[0] == 2
 
 
 def test_lineage(tmp_path: Path) -> None:
     write_shop(tmp_path)
-    code, said = headrace(tmp_path, "lineage", "shop", "by_country.total", "--json")
+    code, output = headrace(tmp_path, "lineage", "shop", "by_country.total", "--json")
     assert code == 0
-    assert json.loads(said)["expressions"] == ["SUM(c.amount)"]
-    code, said = headrace(tmp_path, "lineage", "shop", "nothing")
+    assert json.loads(output)["expressions"] == ["SUM(c.amount)"]
+    code, output = headrace(tmp_path, "lineage", "shop", "nothing")
     assert code == 2
-    assert "Tables are: raw.charges, " in said
+    assert "Tables are: raw.charges, " in output
 
 
-def test_what_is_piped_of_lineage_is_whole(tmp_path: Path) -> None:
+def test_lineage_is_not_truncated_when_piped(tmp_path: Path) -> None:
     column = "payments_db.payment_transactions.signed_amount"
-    made = json.loads(headrace(tmp_path, "lineage", "payments", column, "--json")[1])["expressions"]
-    code, said = headrace(tmp_path, "lineage", "payments", column)
+    expressions = json.loads(headrace(tmp_path, "lineage", "payments", column, "--json")[1])["expressions"]
+    code, output = headrace(tmp_path, "lineage", "payments", column)
     assert code == 0
-    assert len("; ".join(made)) > 240
-    assert said.splitlines()[0] == f"{column}  {'; '.join(made)}"
+    assert len("; ".join(expressions)) > 240
+    assert output.splitlines()[0] == f"{column}  {'; '.join(expressions)}"
 
 
 def test_lineage_loads_no_engine(tmp_path: Path) -> None:
@@ -144,41 +144,41 @@ def test_lineage_loads_no_engine(tmp_path: Path) -> None:
 
 def test_export_dbt(tmp_path: Path) -> None:
     write_shop(tmp_path)
-    code, said = headrace(tmp_path, "export", "dbt", "shop")
+    code, output = headrace(tmp_path, "export", "dbt", "shop")
     assert code == 0
-    assert said.startswith("dbt/shop has 6 models.")
+    assert output.startswith("dbt/shop has 6 models.")
     assert "home: ../../.headrace" in (tmp_path / "dbt/shop/profiles.yml").read_text()
-    code, said = headrace(tmp_path, "export", "dbt", "shop", "--dialect", "oracle")
-    assert (code, said.splitlines()[-1]) == (2, "Dialects are: duckdb, spark.")
-    code, said = headrace(tmp_path, "export", "dbt", "shop", "--into", "pipelines")
+    code, output = headrace(tmp_path, "export", "dbt", "shop", "--dialect", "oracle")
+    assert (code, output.splitlines()[-1]) == (2, "Dialects are: duckdb, spark.")
+    code, output = headrace(tmp_path, "export", "dbt", "shop", "--into", "pipelines")
     assert code == 2
-    assert "not empty" in said
+    assert "not empty" in output
 
 
 def test_export_airflow(tmp_path: Path) -> None:
     write_shop(tmp_path)
-    code, said = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "@hourly")
-    assert (code, said.split(".")[0]) == (0, "dags/shop")
+    code, output = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "@hourly")
+    assert (code, output.split(".")[0]) == (0, "dags/shop")
     compile((tmp_path / "dags/shop.py").read_text(encoding="utf-8"), "shop.py", "exec")
-    code, said = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "now and then")
+    code, output = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "now and then")
     assert code == 2
-    assert "--schedule: " in said
+    assert "--schedule: " in output
 
 
-def test_building_alone_needs_a_table(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "build", "payments", "--alone")
+def test_build_alone_requires_a_table(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "build", "payments", "--alone")
     assert code == 2
-    assert "--alone requires --table TABLE" in said
+    assert "--alone requires --table TABLE" in output
 
 
-def test_new(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "new", "mine")
+def test_new_copies_a_pipeline_once(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "new", "mine")
     assert code == 0
-    assert "then run: headrace check mine" in said
+    assert "then run: headrace check mine" in output
     assert (tmp_path / "pipelines" / "mine" / "pipeline.yml").exists()
-    code, said = headrace(tmp_path, "new", "mine")
+    code, output = headrace(tmp_path, "new", "mine")
     assert code == 2
-    assert "mine" in said
+    assert "mine" in output
 
 
 @pytest.mark.parametrize(
@@ -214,22 +214,22 @@ def test_new(tmp_path: Path) -> None:
         ("SELECT sum('a'::VARCHAR)", "'sum(VARCHAR)'\nYou might need to add explicit type casts."),
     ],
 )
-def test_a_query_that_can_not_be_answered(here: Here, sql: str, says: str) -> None:
-    code, said = here("query", sql)
+def test_query_explains_what_is_wrong(here: Here, sql: str, says: str) -> None:
+    code, output = here("query", sql)
     assert code == 2, "an argument is wrong"
-    assert says in said
-    assert len(said.splitlines()) == 2, "what and where, then what to do"
+    assert says in output
+    assert len(output.splitlines()) == 2, "what and where, then what to do"
     for leaked in ("Traceback", "root:", "sqlglot", " Error: ", "LINE "):
-        assert leaked not in said
+        assert leaked not in output
 
 
-def test_a_query_that_fails_on_a_value_is_no_wrong_argument(here: Here) -> None:
-    code, said = here("query", "SELECT CAST(text AS INT) FROM (VALUES ('1'), ('a')) AS t(text)")
+def test_query_that_fails_on_a_value_exits_with_1(here: Here) -> None:
+    code, output = here("query", "SELECT CAST(text AS INT) FROM (VALUES ('1'), ('a')) AS t(text)")
     assert code == 1
-    assert "could not convert string 'a' to INT32" in said
+    assert "could not convert string 'a' to INT32" in output
 
 
-def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
+def test_query_suggests_similar_names(here: Here, tmp_path: Path) -> None:
     shop = ShopLake(tmp_path)
     shop.watch.close()
     shop.land(["a"])
@@ -238,8 +238,8 @@ def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
             2,
             f'query: table not found: "{asked}"\nDid you mean "raw.charges"?\n',
         )
-    _, said = here("query", "SELECT coutry FROM raw.charges")
-    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nSimilar names are: country, ' in said
+    _, output = here("query", "SELECT coutry FROM raw.charges")
+    assert 'query:1:8: referenced column "coutry" not found in FROM clause\nSimilar names are: country, ' in output
 
 
 @pytest.mark.parametrize(
@@ -249,13 +249,13 @@ def test_a_table_that_is_called_otherwise(here: Here, tmp_path: Path) -> None:
         (["lineage", "lineage", "--json", "--mermaid"], "--json and --mermaid can't both be"),
     ],
 )
-def test_one_form_at_a_time(here: Here, arguments: list[str], says: str) -> None:
+def test_output_formats_are_mutually_exclusive(here: Here, arguments: list[str], says: str) -> None:
     assert here(*arguments) == (2, f"{says}\nLeave one of them out.\n")
 
 
-def test_a_query_without_tables(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "query", "SELECT 1 AS one, NULL AS nothing, 'é' AS text", "--json")
-    assert (code, json.loads(said)) == (0, [{"one": 1, "nothing": None, "text": "é"}])
+def test_query_without_tables(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "query", "SELECT 1 AS one, NULL AS nothing, 'é' AS text", "--json")
+    assert (code, json.loads(output)) == (0, [{"one": 1, "nothing": None, "text": "é"}])
     assert headrace(tmp_path, "query", "SELECT 1 AS one, NULL AS nothing, 'a,b' AS text", "--csv") == (
         0,
         'one,nothing,text\n1,,"a,b"\n',
@@ -263,7 +263,7 @@ def test_a_query_without_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["commits", "verify"])
-def test_before_anything_was_landed(here: Here, tmp_path: Path, command: str) -> None:
+def test_commands_before_the_first_landing(here: Here, tmp_path: Path, command: str) -> None:
     assert here(command, "lineage") == (
         1,
         "pipeline lineage: nothing has been landed yet\n"
@@ -275,7 +275,7 @@ def test_before_anything_was_landed(here: Here, tmp_path: Path, command: str) ->
     assert here(command, "shop")[1].splitlines()[1] == "Send events to shop_charges, then run: headrace land shop --once"
 
 
-def test_a_pipeline_without_layer_tables(here: Here) -> None:
+def test_pipeline_without_layer_tables(here: Here) -> None:
     assert here("plan", "lineage") == (0, "lineage has no layer tables to build\n")
     assert here("build", "lineage") == (0, "lineage has no layer tables to build\n")
     assert here("quality", "lineage") == (0, "lineage has no expectations: it has no layer tables\n")
@@ -284,16 +284,16 @@ def test_a_pipeline_without_layer_tables(here: Here) -> None:
 
 
 def test_plan_explains_all_tables_or_one(here: Here) -> None:
-    code, said = here("plan", "weather", "--explain")
+    code, output = here("plan", "weather", "--explain")
     assert code == 0
-    assert "rebuilds all rows: it was never built" in said
+    assert "rebuilds all rows: it was never built" in output
     plain, explained = (json.loads(here("plan", "payments", "--json", *more)[1]) for more in ((), ("--explain",)))
-    assert [{name: value for name, value in each.items() if name != "explained"} for each in explained] == plain
-    assert all(each["explained"]["strategy"] for each in explained)
-    assert all(each["explained"]["access_paths"] for each in explained if each["reads"])
+    assert [{name: value for name, value in plan.items() if name != "explained"} for plan in explained] == plain
+    assert all(plan["explained"]["strategy"] for plan in explained)
+    assert all(plan["explained"]["access_paths"] for plan in explained if plan["reads"])
     name = plain[-1]["table"]
-    found = json.loads(here("plan", "payments", "--table", name, "--explain", "--json")[1])
-    assert [each["table"] for each in found if "explained" in each] == [name]
+    plans = json.loads(here("plan", "payments", "--table", name, "--explain", "--json")[1])
+    assert [plan["table"] for plan in plans if "explained" in plan] == [name]
 
 
 def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
@@ -305,26 +305,26 @@ def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
 
 def test_doctor(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text('[local]\nspark.master = "local[1]"\n')
-    code, said = headrace(tmp_path, "doctor", "--json", HEADRACE_BATCH_MAX_RECORDS="77")
+    code, output = headrace(tmp_path, "doctor", "--json", HEADRACE_BATCH_MAX_RECORDS="77")
     assert code == 0
-    found = json.loads(said)
-    origins = {one["name"]: (one["value"], one["origin"]) for one in found["settings"]}
-    assert set(origins) == {"profile", *(spec.name for spec in SETTING_SPECS)}
+    report = json.loads(output)
+    origins = {setting["name"]: (setting["value"], setting["origin"]) for setting in report["settings"]}
+    assert set(origins) == {"profile", *(known.name for known in KNOWN)}
     assert origins["batch.max_records"] == ("77", "environment (HEADRACE_BATCH_MAX_RECORDS)")
     assert origins["spark.master"] == ("local[1]", "headrace.toml [local]")
     assert origins["home"] == (str(tmp_path / ".headrace"), "default")
-    assert {one["subject"] for one in found["findings"]} >= {"Python", "Java", "disk", "Kafka", "catalog"}
-    assert {one["state"] for one in found["findings"]} <= {"ok", "attention"}
+    assert {finding["subject"] for finding in report["findings"]} >= {"Python", "Java", "disk", "Kafka", "catalog"}
+    assert {finding["state"] for finding in report["findings"]} <= {"ok", "attention"}
 
 
 @pytest.mark.parametrize("address", ["postgresql+nothing://me:secret@nowhere/db", "postgresql+no://nowhere/db?password=secret"])
 def test_doctor_finds_a_catalog_that_does_not_answer_and_keeps_its_password(tmp_path: Path, address: str) -> None:
     environ = {"HEADRACE_CATALOG_URI": address}
     for arguments in (["doctor"], ["doctor", "--json"]):
-        code, said = headrace(tmp_path, *arguments, **environ)
+        code, output = headrace(tmp_path, *arguments, **environ)
         assert code == 1
-        assert "catalog" in said
-        assert "secret" not in said
+        assert "catalog" in output
+        assert "secret" not in output
 
 
 @pytest.mark.parametrize(
@@ -335,11 +335,11 @@ def test_doctor_finds_a_catalog_that_does_not_answer_and_keeps_its_password(tmp_
         ('[local]\nbatch.max_records = "many"\n', "must be a whole number"),
     ],
 )
-def test_a_settings_file_that_can_not_be(tmp_path: Path, text: str, says: str) -> None:
+def test_invalid_settings_file_is_an_error(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "headrace.toml").write_text(text)
-    code, said = headrace(tmp_path, "doctor")
+    code, output = headrace(tmp_path, "doctor")
     assert code == 2
-    assert says in said
+    assert says in output
 
 
 def test_clean(tmp_path: Path) -> None:
@@ -352,39 +352,41 @@ def test_clean(tmp_path: Path) -> None:
     assert not home.exists()
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").touch()
-    code, said = headrace(tmp_path, "clean", "--yes", HEADRACE_HOME=str(tmp_path / "photos"))
+    code, output = headrace(tmp_path, "clean", "--yes", HEADRACE_HOME=str(tmp_path / "photos"))
     assert code == 2
-    assert "does not contain Headrace's state" in said
+    assert "does not contain Headrace's state" in output
     assert (tmp_path / "photos" / "one.jpg").exists()
 
 
-def test_status_down_and_logs_where_nothing_runs(tmp_path: Path) -> None:
-    code, said = headrace(tmp_path, "status", "lineage", "--json")
+def test_status_down_and_logs_without_servers(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "status", "lineage", "--json")
     assert code == 0
-    found = json.loads(said)
-    assert [(one["name"], one["state"]) for one in found["services"]] == [
+    status = json.loads(output)
+    assert [(service["name"], service["state"]) for service in status["services"]] == [
         (name, "stopped") for name in ("kafka", "postgres", "connect", "registry", "trino")
     ]
-    assert [(one["label"], one["rows"], one["lag"]) for one in found["streams"]] == [("lineage.events", 0, None)]
+    assert [(stream["label"], stream["rows"], stream["lag"]) for stream in status["streams"]] == [("lineage.events", 0, None)]
     assert headrace(tmp_path, "down") == (0, "nothing was running\n")
-    code, said = headrace(tmp_path, "logs", "kafka")
+    code, output = headrace(tmp_path, "logs", "kafka")
     assert code == 1
-    assert "kafka has no log" in said
+    assert "kafka has no log" in output
     assert headrace(tmp_path, "logs", "hbase")[0] == 2
 
 
-def test_status_shows_the_others_where_one_pipeline_is_broken(here: Here, tmp_path: Path) -> None:
+def test_status_shows_other_pipelines_beside_a_broken_one(here: Here, tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "broken", {"pipeline.yml": "name: broken\n"})
-    code, said = here("status")
+    code, output = here("status")
     assert code == 0
-    assert "lineage.events" in said
-    assert "broken can't be loaded\npipelines/broken/pipeline.yml:1: the document has no " in said
-    found = json.loads(here("status", "--json")[1])
-    assert "lineage.events" in {each["label"] for each in found["streams"]}
-    assert [(each["name"], each["where"]) for each in found["broken"]] == [("broken", "pipelines/broken/pipeline.yml:1")]
-    code, said = here("status", "broken")
+    assert "lineage.events" in output
+    assert "broken can't be loaded\npipelines/broken/pipeline.yml:1: the document has no " in output
+    status = json.loads(here("status", "--json")[1])
+    assert "lineage.events" in {stream["label"] for stream in status["streams"]}
+    assert [(pipeline["name"], pipeline["where"]) for pipeline in status["broken"]] == [
+        ("broken", "pipelines/broken/pipeline.yml:1")
+    ]
+    code, output = here("status", "broken")
     assert code == 2
-    assert said.startswith("pipelines/broken/pipeline.yml:1: ")
+    assert output.startswith("pipelines/broken/pipeline.yml:1: ")
 
 
 def test_the_log_of_spark(tmp_path: Path) -> None:
@@ -393,16 +395,16 @@ def test_the_log_of_spark(tmp_path: Path) -> None:
     assert headrace(tmp_path, "logs", "spark", "--lines", "1") == (0, "two\n")
 
 
-def test_connectors_of_pipelines_that_capture_nothing(here: Here) -> None:
+def test_connectors_without_capture(here: Here) -> None:
     for command in ("register", "restart", "delete", "reset"):
-        code, said = here("connectors", command, "lineage")
+        code, output = here("connectors", command, "lineage")
         assert code == 2
-        assert "lineage does not capture a Postgres database" in said
+        assert "lineage captures no Postgres" in output
     assert here("connectors", "status", "lineage", "--json") == (0, "[]\n")
 
 
-def test_a_pipeline_without_a_seeder_says_so(here: Here) -> None:
-    code, said = here("seeder", "lineage")
+def test_seeder_requires_a_seeder_in_the_pipeline(here: Here) -> None:
+    code, output = here("seeder", "lineage")
     assert code == 2
-    assert "the pipeline has no seeder" in said
-    assert "Add seeder: {file: sources/seeder.py, port: 8000}" in said
+    assert "the pipeline has no seeder" in output
+    assert "Add seeder: {file: sources/seeder.py, port: 8000}" in output

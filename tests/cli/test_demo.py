@@ -25,17 +25,17 @@ def shown(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         application.end()
 
 
-def test_the_demo_shows_what_it_did(shown: tuple[Lake, str]) -> None:
-    _, said = shown
-    assert f"{EVENTS} events are in topic test-demo" in said
-    assert f"lineage.events  checkpoint 1  {EVENTS} rows  0 quarantined" in said
-    assert "The lake compared with its topics, offset by offset" in said
-    assert "Next: headrace commits lineage" in said
-    assert not [line for line in said.splitlines() if "WARN" in line or "ERROR" in line], "Spark's noise goes to a file"
+def test_demo_shows_its_results(shown: tuple[Lake, str]) -> None:
+    _, output = shown
+    assert f"{EVENTS} events are in topic test-demo" in output
+    assert f"lineage.events  checkpoint 1  {EVENTS} rows  0 quarantined" in output
+    assert "The lake compared with its topics, offset by offset" in output
+    assert "Next: headrace commits lineage" in output
+    assert not [line for line in output.splitlines() if "WARN" in line or "ERROR" in line], "Spark's noise goes to a file"
     assert (shown[0].home / "logs" / "spark.log").exists()
 
 
-def test_queries(shown: tuple[Lake, str]) -> None:
+def test_query_prints_json_csv_and_a_table(shown: tuple[Lake, str]) -> None:
     lake, _ = shown
     sql = "SELECT count(*) AS n, count(DISTINCT kafka_partition) AS partitions, max(checkpoint_id) AS c FROM lineage.events"
     assert json.loads(lake.command("query", sql, "--json")) == [{"n": EVENTS, "partitions": 10, "c": 1}]
@@ -45,7 +45,7 @@ def test_queries(shown: tuple[Lake, str]) -> None:
     assert "3 rows" in lake.command("query", "SELECT uuid FROM lineage.events LIMIT 3")
 
 
-def test_commits(shown: tuple[Lake, str]) -> None:
+def test_commits_lists_the_files_of_the_log(shown: tuple[Lake, str]) -> None:
     lake, _ = shown
     files = json.loads(lake.command("commits", "lineage", "--checkpoint", "1", "--json"))
     assert files
@@ -61,34 +61,40 @@ def test_commits(shown: tuple[Lake, str]) -> None:
 
 def verify(lake: Lake) -> tuple[int, dict[str, int], str]:
     code, text = lake.try_command("verify", "lineage", "--json")
-    (found,) = json.loads(text)
+    (stream,) = json.loads(text)
     plain_code, plain = lake.try_command("verify", "lineage")
     assert plain_code == code
-    return code, found, plain
+    return code, stream, plain
 
 
-def test_verify_sees_what_was_done_to_the_lake(shown: tuple[Lake, str]) -> None:
+def test_verify_detects_missing_and_duplicated_rows(shown: tuple[Lake, str]) -> None:
     """In this order, because each is done to the same lake: nothing, a file twice, rows gone, a log gone."""
     lake, _ = shown
-    code, found, _ = verify(lake)
-    assert (code, found["in_topic"], found["landed"], found["missing"], found["doubled"]) == (0, EVENTS, EVENTS, 0, 0)
+    code, verified, _ = verify(lake)
+    assert (code, verified["in_topic"], verified["landed"], verified["missing"], verified["doubled"]) == (
+        0,
+        EVENTS,
+        EVENTS,
+        0,
+        0,
+    )
     table = lake.table("lineage.events")
     (*_, victim) = table.scan().to_arrow().to_pylist()
     table.append(pa.Table.from_pylist([victim], schema=table.scan().to_arrow().schema))
-    code, found, said = verify(lake)
-    assert (code, found["doubled"], found["missing"], found["unlogged"]) == (1, 1, 0, 1)
+    code, verified, verified = verify(lake)
+    assert (code, verified["doubled"], verified["missing"], verified["unlogged"]) == (1, 1, 0, 1)
     where = f"test-demo[{victim['kafka_partition']}] offset {victim['kafka_offset']}"
-    assert f"doubled: {where}" in said
-    assert "not in the commit log: " in said
+    assert f"doubled: {where}" in verified
+    assert "not in the commit log: " in verified
     lake.table("lineage.events").delete(f"uuid = '{victim['uuid']}'")
-    code, found, said = verify(lake)
-    assert (code, found["doubled"], found["missing"]) == (1, 0, 1)
-    assert f"missing: {where}" in said
+    code, verified, verified = verify(lake)
+    assert (code, verified["doubled"], verified["missing"]) == (1, 0, 1)
+    assert f"missing: {where}" in verified
     count = f"SELECT count(*) AS n FROM lineage.events WHERE uuid = '{victim['uuid']}'"
     assert json.loads(lake.command("query", count, "--json")) == [{"n": 0}], "a query respects deletes"
 
 
-def test_status(shown: tuple[Lake, str], tmp_path: Path) -> None:
+def test_status_shows_the_landed_stream(shown: tuple[Lake, str], tmp_path: Path) -> None:
     lake, _ = shown
     (stream,) = json.loads(lake.command("status", "lineage", "--json"))["streams"]
     assert (stream["label"], stream["topic"], stream["table"]) == ("lineage.events", "test-demo", "lineage.events")
@@ -112,38 +118,38 @@ def shown_payments(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         application.end()
 
 
-def test_the_demo_builds_all_tables_and_asks_what_the_pipeline_asks(shown_payments: tuple[Lake, str]) -> None:
-    lake, said = shown_payments
+def test_demo_builds_all_tables_and_runs_the_pipelines_queries(shown_payments: tuple[Lake, str]) -> None:
+    lake, output = shown_payments
     pipeline = lake.pipeline("mine")
-    assert "120 events are in topic mine-payment_charges" in said
-    assert f"Building {len(pipeline.tables)} tables" in said
+    assert "120 events are in topic mine-payment_charges" in output
+    assert f"Building {len(pipeline.tables)} tables" in output
     for table in pipeline.tables:
-        assert f"{table.table}  build 1  " in said
+        assert f"{table.table}  build 1  " in output
     assert len(pipeline.queries) == 3
     for query in pipeline.queries:
-        assert query.about in said
-        assert f'headrace query "{query.sql}"' in said
-    assert "\nExpectations\n" in said
-    assert "there is a postal code" in said
-    assert "other expectations hold for every row" in said
-    assert "Next: headrace lineage mine" in said
-    assert not [line for line in said.splitlines() if "WARN" in line or "ERROR" in line or "failed:" in line]
+        assert query.about in output
+        assert f'headrace query "{query.sql}"' in output
+    assert "\nExpectations\n" in output
+    assert "there is a postal code" in output
+    assert "other expectations hold for every row" in output
+    assert "Next: headrace lineage mine" in output
+    assert not [line for line in output.splitlines() if "WARN" in line or "ERROR" in line or "failed:" in line]
 
 
-def test_status_has_the_tables(shown_payments: tuple[Lake, str]) -> None:
+def test_status_shows_the_built_tables(shown_payments: tuple[Lake, str]) -> None:
     lake, _ = shown_payments
-    tables = {each["table"]: each for each in json.loads(lake.command("status", "mine", "--json"))["tables"]}
-    assert set(tables) == {str(each.table) for each in lake.pipeline("mine").tables}
-    assert {(each["build_id"], each["behind_seconds"]) for each in tables.values()} == {(1, 0.0)}
+    tables = {table["table"]: table for table in json.loads(lake.command("status", "mine", "--json"))["tables"]}
+    assert set(tables) == {str(table.table) for table in lake.pipeline("mine").tables}
+    assert {(table["build_id"], table["behind_seconds"]) for table in tables.values()} == {(1, 0.0)}
     charges = tables["mine_payments_db.payment_charges_cleaned"]
     assert (charges["kind"], charges["rows"]) == ("upsert", len(lake.rows("mine_payments_db.payment_charges_cleaned")))
-    assert "there is a postal code" in [each["sentence"] for each in charges["failing"]]
-    said = lake.command("status", "mine")
-    assert "mine_payments_db.payment_charges_cleaned" in said
-    assert f"{len(charges['failing'])} of {charges['expectations']} expectations" in said
+    assert "there is a postal code" in [expectation["sentence"] for expectation in charges["failing"]]
+    output = lake.command("status", "mine")
+    assert "mine_payments_db.payment_charges_cleaned" in output
+    assert f"{len(charges['failing'])} of {charges['expectations']} expectations" in output
 
 
-def test_the_readmes_queries_are_the_pipelines(shown_payments: tuple[Lake, str]) -> None:
+def test_queries_of_the_readme_match_the_pipeline(shown_payments: tuple[Lake, str]) -> None:
     lake, _ = shown_payments
     readme = (lake.pipeline("mine").folder / "README.md").read_text(encoding="utf-8")
     asked = [

@@ -46,20 +46,20 @@ def test_a_seeded_clock_moves_with_the_rate() -> None:
 def messages(lake: Lake, topic: str) -> list[tuple[int, int, bytes | None]]:
     bounds = list_bounds(admin_client(KafkaServers(lake.servers)), [(topic, partition) for partition in range(10)])
     ranges = [Range(topic, partition, low, high) for (_, partition), (low, high) in bounds.items()]
-    found: list[tuple[int, int, bytes | None]] = []
+    messages_in_order: list[tuple[int, int, bytes | None]] = []
     for chunk in RangeReader((("bootstrap.servers", lake.servers),)).read(ranges):
         for part in split_messages(chunk, rows=1000):
             places = part.places.to_pydict()
-            found += zip(places["partition"], places["offset"], part.values, strict=True)
-    return sorted(found)
+            messages_in_order += zip(places["partition"], places["offset"], part.values, strict=True)
+    return sorted(messages_in_order)
 
 
 @pytest.mark.services
-def test_the_command_sends_the_same_bytes_to_the_same_places(lake: Lake) -> None:
+def test_generate_with_a_seed_sends_the_same_messages(lake: Lake) -> None:
     topics = [f"{lake.topic}-{number}" for number in range(2)]
     for topic in topics:
-        said = lake.command("generate", "lineage.events", "--count", "105", "--seed", "7", "--rate", "0", KAFKA_TOPIC=topic)
-        assert "105 events are acknowledged by Kafka" in said
+        output = lake.command("generate", "lineage.events", "--count", "105", "--seed", "7", "--rate", "0", KAFKA_TOPIC=topic)
+        assert "105 events are acknowledged by Kafka" in output
     one, two = (messages(lake, topic) for topic in topics)
     assert one == two
     assert len(one) == 105
@@ -68,7 +68,7 @@ def test_the_command_sends_the_same_bytes_to_the_same_places(lake: Lake) -> None
 
 
 @pytest.mark.services
-def test_a_rate_is_kept_and_a_generator_without_count_ends_when_told(lake: Lake) -> None:
+def test_generate_keeps_its_rate_and_stops(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=10)
     (stream,) = lake.pipeline().streams
     started = time.monotonic()
@@ -88,13 +88,13 @@ def test_a_rate_is_kept_and_a_generator_without_count_ends_when_told(lake: Lake)
     assert len(messages(lake, lake.topic)) == 50 + sent[0]
 
 
-def test_a_stream_without_a_generator() -> None:
+def test_generate_requires_a_generator() -> None:
     with pytest.raises(SpecError, match="has no generator"):
         events_of(replace(LINEAGE, generator=None), Rate())
 
 
 @pytest.mark.services
-def test_a_topic_with_fewer_partitions_than_the_pipeline_says(lake: Lake) -> None:
+def test_generate_fails_on_a_topic_with_fewer_partitions(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     (stream,) = lake.pipeline().streams
     with pytest.raises(UnavailableError, match=lake.topic):

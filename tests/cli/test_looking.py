@@ -30,18 +30,18 @@ from tests.serving.shop_lake import ShopLake
     ],
     ids=" ".join,
 )
-def test_an_empty_folder_stays_empty(here: Here, tmp_path: Path, arguments: list[str]) -> None:
-    code, said = here(*arguments)
-    assert code in (0, 1), said
+def test_read_only_commands_create_nothing(here: Here, tmp_path: Path, arguments: list[str]) -> None:
+    code, output = here(*arguments)
+    assert code in (0, 1), output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_doctor_says_that_there_is_no_catalog_after_a_look(here: Here) -> None:
+def test_doctor_reports_a_missing_catalog(here: Here) -> None:
     here("plan", "payments")
     assert "does not exist yet; the first landing creates it" in here("doctor")[1]
 
 
-def test_who_watches_finds_a_catalog_that_is_made_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_finds_a_catalog_created_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.app.watching._EVERY_SECONDS", 0.0)
     shop = ShopLake(tmp_path)
     try:

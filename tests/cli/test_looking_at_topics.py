@@ -51,42 +51,44 @@ def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
     with play_registry(registry) as played:
         environ = {"KAFKA_BOOTSTRAP_SERVERS": broker, "HEADRACE_REGISTRY_URL": played.url}
         desk = open_topics(load_settings(flags={}, environ=environ, folder=tmp_path), [])
-        assert [each.value.text for each in desk.messages(TOPIC, Wanted(2, partition=0))] == ["a1", "a2"]
+        assert [message.value.text for message in desk.messages(TOPIC, Wanted(2, partition=0))] == ["a1", "a2"]
         assert len(desk.messages(TOPIC, Wanted(4))) == 4
-        assert [each.value.text for each in desk.messages(TOPIC, Wanted(1, partition=1, offset=0))] == ["b0"]
+        assert [message.value.text for message in desk.messages(TOPIC, Wanted(1, partition=1, offset=0))] == ["b0"]
         assert desk.messages(TOPIC, Wanted(1))[0].key.text == "k"
-        assert TOPIC in [each.name for each in desk.all()]
-        assert not any(each.name.startswith("__") for each in desk.all())
-        for wrong, said in (
+        assert TOPIC in [status.name for status in desk.all()]
+        assert not any(status.name.startswith("__") for status in desk.all())
+        for wrong, message in (
             (Wanted(partition=2), "partition not found: 2"),
             (Wanted(partition=0, offset=3), "offset not found: 3"),
             (Wanted(offset=0), "requires a partition"),
         ):
-            with pytest.raises(NotFoundError, match=said):
+            with pytest.raises(NotFoundError, match=message):
                 desk.messages(TOPIC, wrong)
         with pytest.raises(NotFoundError, match='no topic "looked-att"'):
             desk.one("looked-att")
         produce(broker, TOPIC, [registered(7, ENVELOPE, UPDATE)])
         newest = desk.messages(TOPIC, Wanted(1, partition=0))[0].value
         assert (newest.form, newest.about.split(" · ")[0]) == ("avro", "update of public.customers")
-        assert [each.origin for each in desk.schemas(TOPIC).schemas] == [f"registry: {TOPIC}-value, version 1, id 7"]
+        assert [schema.origin for schema in desk.schemas(TOPIC).schemas] == [f"registry: {TOPIC}-value, version 1, id 7"]
     groups = admin.list_consumer_groups().result()
-    assert "headrace-looks" not in [each.group_id for each in groups.valid]
+    assert "headrace-looks" not in [group.group_id for group in groups.valid]
 
 
-def test_what_transactions_left_is_not_seen(tmp_path: Path, broker: str) -> None:
+def test_messages_skip_aborted_transactions(tmp_path: Path, broker: str) -> None:
     topic = f"{TOPIC}-in-transactions"
     make_topic(broker, topic)
     produce_in_transactions(broker, topic)
     settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
     desk = open_topics(settings, [])
     assert desk.one(topic).messages == 12, "six messages and six markers"
-    assert [each.value.text for each in desk.messages(topic, Wanted(2))] == ["2", "4"], "it looks further back than two offsets"
-    assert [each.value.text for each in desk.messages(topic, Wanted(5))] == ["0", "2", "4"]
-    assert [each.value.text for each in desk.messages(topic, Wanted(1, partition=0, offset=1))] == ["2"]
+    assert [message.value.text for message in desk.messages(topic, Wanted(2))] == ["2", "4"], (
+        "it looks further back than two offsets"
+    )
+    assert [message.value.text for message in desk.messages(topic, Wanted(5))] == ["0", "2", "4"]
+    assert [message.value.text for message in desk.messages(topic, Wanted(1, partition=0, offset=1))] == ["2"]
 
 
-def test_lag_is_that_of_each_partition(tmp_path: Path, broker: str) -> None:
+def test_lag_is_per_partition(tmp_path: Path, broker: str) -> None:
     lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
     topic = lake.pipeline.streams[0].topic
     if topic not in {name for name, _ in read_all_bounds(admin_client(KafkaServers(broker)))}:
@@ -99,17 +101,17 @@ def test_lag_is_that_of_each_partition(tmp_path: Path, broker: str) -> None:
     assert status.readers[0].table == "raw.charges"
 
 
-def test_the_command(here: Here, broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_shows_topics_and_messages(here: Here, broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = f"{TOPIC}-by-lineage"
     make_topic(broker, topic)
     produce(broker, topic, [*lineage_values(2, seed=1), b"not avro", None])
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker)
     monkeypatch.setenv("KAFKA_TOPIC", topic)
-    code, said = here("topics")
+    code, output = here("topics")
     assert code == 0
-    assert "lineage.events" in said
-    code, said = here("topics", topic)
-    assert code == 0, said
+    assert "lineage.events" in output
+    code, output = here("topics", topic)
+    assert code == 0, output
     for part in (
         "lineage.events lag",
         "lineage.events, avro",
@@ -118,11 +120,11 @@ def test_the_command(here: Here, broker: str, monkeypatch: pytest.MonkeyPatch) -
         "a tombstone",
         "not Avro of the",
     ):
-        assert part in said
-    code, said = here("topics", topic, "--json", "--last", "2", "--partition", "0", "--offset", "1")
-    found = json.loads(said)
-    assert (found["lag"], [each["offset"] for each in found["messages"]]) == (4, [1, 2])
-    assert found["messages"][0]["value"]["content"].keys() == {"uuid", "timestamp"}
-    assert found["messages"][1]["value"]["bytes"] == "bm90IGF2cm8="
+        assert part in output
+    code, output = here("topics", topic, "--json", "--last", "2", "--partition", "0", "--offset", "1")
+    shown = json.loads(output)
+    assert (shown["lag"], [message["offset"] for message in shown["messages"]]) == (4, [1, 2])
+    assert shown["messages"][0]["value"]["content"].keys() == {"uuid", "timestamp"}
+    assert shown["messages"][1]["value"]["bytes"] == "bm90IGF2cm8="
     assert here("topics", "nothing-like-it")[0] == 1
     assert here("topics", "--partition", "0")[0] == 2

@@ -18,32 +18,32 @@ from tests.cli.conftest import Here
 from tests.serving.shop_lake import ShopLake
 
 
-def test_where_there_are_no_tables(here: Here, tmp_path: Path) -> None:
+def test_maintain_without_tables(here: Here, tmp_path: Path) -> None:
     for arguments in ([], ["--dry-run"], ["lineage"]):
-        code, said = here("maintain", *arguments)
-        assert (code, said.strip()) == (0, "there are no tables yet")
+        code, output = here("maintain", *arguments)
+        assert (code, output.strip()) == (0, "there are no tables yet")
     assert not (tmp_path / ".headrace/catalog.db").exists(), "who has nothing to do makes nothing"
 
 
-def test_a_table_that_there_is_not(here: Here) -> None:
-    code, said = here("maintain", "lineage", "--table", "lineage.event")
+def test_maintain_unknown_table(here: Here) -> None:
+    code, output = here("maintain", "lineage", "--table", "lineage.event")
     assert code == 2
-    assert 'not found: table "lineage.event"' in said
-    assert "lineage.events" in said.splitlines()[-1]
+    assert 'there is no table "lineage.event"' in output
+    assert "lineage.events" in output.splitlines()[-1]
 
 
-def test_what_would_be_done(here: Here, tmp_path: Path) -> None:
+def test_maintain_dry_run_shows_the_plan(here: Here, tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     for number in range(6):
         lake.land([f"ch_{number}"])
-    (found,) = json.loads(here("maintain", "shop", "--table", "charges", "--dry-run", "--json")[1])
-    assert (found["table"], found["files"], found["files_to_compact"], found["files_to_delete"]) == ("raw.charges", 6, 6, 0)
+    (plan,) = json.loads(here("maintain", "shop", "--table", "charges", "--dry-run", "--json")[1])
+    assert (plan["table"], plan["files"], plan["files_to_compact"], plan["files_to_delete"]) == ("raw.charges", 6, 6, 0)
     assert "raw.charges" in here("maintain", "--dry-run")[1]
 
 
 @pytest.mark.parametrize("held", ["commerce", SHARED])
-def test_an_erasure_and_maintenance_keep_each_other_away(tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, wait_seconds=0.1))
+def test_maintain_and_forget_exclude_each_other(tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, retry_policy=0.1))
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     pipeline = load_pipeline("commerce", environ={}, folder=tmp_path)
     with (

@@ -29,11 +29,11 @@ def generate(*arguments: str, folder: Path) -> tuple[int, str]:
         ([], "name a pipeline"),
     ],
 )
-def test_generate_refuses_unknown_problems(arguments: list[str], says: str, tmp_path: Path) -> None:
-    code, said = generate(*arguments, folder=tmp_path)
+def test_generate_unknown_problem(arguments: list[str], says: str, tmp_path: Path) -> None:
+    code, output = generate(*arguments, folder=tmp_path)
     assert code == 2
-    assert says in said
+    assert says in output
 
 
-def test_nothing_to_stop(tmp_path: Path) -> None:
+def test_generate_stop_without_generators(tmp_path: Path) -> None:
     assert generate("--stop", folder=tmp_path) == (0, "no background generator was running\n")

@@ -35,7 +35,9 @@ def fill(folder: Path) -> PriceList:
     prices.rows["b"]["price"] = None
     prices.build({"c": ("3.30", "green")})
     table = prices.catalog.load_table(str(NAME))
-    results = tuple(CheckedExpectation(each.sentence, each.otherwise, 1, 0) for each in layer(prices).expectations)
+    results = tuple(
+        CheckedExpectation(expectation.sentence, expectation.otherwise, 1, 0) for expectation in layer(prices).expectations
+    )
     with table.transaction() as transaction:
         transaction.set_properties({KEY: replace(read_build(table), expectations=results).to_json()})
     return prices
@@ -47,20 +49,20 @@ def layer(prices: PriceList) -> LayerTable:
 
 def test_rows_that_fail_now_are_counted_in_the_table_and_not_in_builds(tmp_path: Path) -> None:
     prices = fill(tmp_path)
-    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}
-    assert {sentence: each.failing for sentence, each in found.items()} == {
+    reports = {report.sentence: report for report in report_quality(prices.settings, prices.pipeline)}
+    assert {sentence: report.failing for sentence, report in reports.items()} == {
         "the price is known": 1,
         "the colour is a word": 1,
         "only Spark can tell": None,
         "the number is there": None,  # it is not a column of the table
         "the price is positive": 0,
     }
-    known = found["the price is known"]
+    known = reports["the price is known"]
     assert (known.rows, known.build_id, known.last_checked, known.last_failed, known.refused_failed) == (3, 2, 1, 0, None)
     prices.rows["b"]["price"] = Decimal("2.20")
     prices.build({})
-    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}
-    assert found["the price is known"].failing == 0
+    reports = {report.sentence: report for report in report_quality(prices.settings, prices.pipeline)}
+    assert reports["the price is known"].failing == 0
 
 
 def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here) -> None:
@@ -68,9 +70,9 @@ def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here
     refused = (CheckedExpectation("the price is positive", "fail", 4, 2, '{"id":"x"}'),)
     builds = [CheckedBuild(NAME, number, False, refused, time.time_ns() // 1_000) for number in (2, 3)]
     record_results(prices.catalog, prices.settings, "shop", builds)
-    found = {each.sentence: each for each in report_quality(prices.settings, prices.pipeline)}["the price is positive"]
-    assert (found.last_checked, found.last_failed, found.refused_failed) == (1, 0, 2)
-    code, said = here("quality", "shop")
+    report = {listed.sentence: listed for listed in report_quality(prices.settings, prices.pipeline)}["the price is positive"]
+    assert (report.last_checked, report.last_failed, report.refused_failed) == (1, 0, 2)
+    code, output = here("quality", "shop")
     assert code == 0
     for words in ("rows in the table", "failing of them", "not known", "0 of 1; the next build was refused: 2"):
-        assert words in said
+        assert words in output

@@ -19,22 +19,21 @@ from tests.support.application import Application, start_headrace
 
 def address_of(application: Application) -> str:
     application.wait_to_say("Ctrl-C to stop")
-    found = re.search(r"http://127\.0\.0\.1:\d+", application.said())
-    assert found
-    return found[0]
+    address = re.search(r"http://127\.0\.0\.1:\d+", application.said())
+    assert address
+    return address[0]
 
 
-@pytest.mark.services
-def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
+def test_serve_runs_until_it_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "pipelines" / "broken").mkdir(parents=True)
     (tmp_path / "pipelines" / "broken" / "pipeline.yml").write_text("name: broken\n")
     application = start_headrace("serve", "--port", "0", environ={}, folder=tmp_path)
     try:
         address = address_of(application)
         assert httpx.get(f"{address}/health", timeout=60).json() == {"status": "healthy"}
-        names = {each["name"] for each in httpx.get(f"{address}/api/figures", timeout=60).json()["pipelines"]}
+        names = {pipeline["name"] for pipeline in httpx.get(f"{address}/api/figures", timeout=60).json()["pipelines"]}
         assert {"lineage", "payments", "weather"} <= names
-        assert [each["name"] for each in httpx.get(f"{address}/api/flow", timeout=60).json()["broken"]] == ["broken"]
+        assert [pipeline["name"] for pipeline in httpx.get(f"{address}/api/flow", timeout=60).json()["broken"]] == ["broken"]
         assert httpx.get(f"{address}/weather", timeout=60).status_code == 200
         assert httpx.get(f"{address}/api/weather", timeout=60).status_code == 503, "no Postgres runs"
         assert psutil.Process(application.pid).children() == [], "neither Spark nor a server is started"
@@ -47,8 +46,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
         application.end()
 
 
-@pytest.mark.services
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_serve_refuses_a_taken_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         application = start_headrace("serve", "lineage", "--port", port, environ={}, folder=tmp_path)
@@ -61,7 +59,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
-def test_an_address_that_is_elsewhere(host: str) -> None:
+def test_listen_refuses_a_foreign_address(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         listen(host, 0)
     assert str(caught.value) == (
@@ -69,8 +67,7 @@ def test_an_address_that_is_elsewhere(host: str) -> None:
     )
 
 
-@pytest.mark.services
-def test_a_pipeline_that_is_asked_for_must_be_right(tmp_path: Path) -> None:
+def test_serve_refuses_an_unknown_pipeline(tmp_path: Path) -> None:
     application = start_headrace("serve", "linage", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2
     assert 'not found: pipeline "linage"' in application.said()

@@ -25,7 +25,7 @@ def open_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
+def test_up_runs_servers_until_down(tmp_path: Path) -> None:
     environ = {"HEADRACE_HOME": str(tmp_path / ".headrace")}
 
     def run(*arguments: str) -> str:
@@ -36,19 +36,21 @@ def test_up_is_used_by_others_until_down(tmp_path: Path) -> None:
     def run_here(*arguments: str) -> str:
         """Run a command that starts nothing in this process, which saves the seconds of a start."""
         os.umask(OPEN_UMASK)  # the last command has made it private
-        code, said = run_command(*arguments, environ=environ, folder=tmp_path)
-        assert code == 0, said
-        return said
+        code, output = run_command(*arguments, environ=environ, folder=tmp_path)
+        assert code == 0, output
+        return output
 
     run_here("new", "mine")
     os.umask(OPEN_UMASK)
     assert "Kafka is ready on 127.0.0.1:" in run("up")
     try:
-        (made,) = json.loads(run_here("topics", "--json"))
-        assert (made["readers"][0]["label"].split(".")[0], made["messages"]) == ("mine", 0), "the topic of a pipeline is there"
-        said = run_here("generate", "lineage", "--rate", "0", "--count", "300")
-        assert "300 events are acknowledged by Kafka" in said
-        assert "Kafka is starting" not in said
+        (topic,) = json.loads(run_here("topics", "--json"))
+        assert (topic["readers"][0]["label"].split(".")[0], topic["messages"]) == ("mine", 0), (
+            "the topic of a pipeline is there"
+        )
+        output = run_here("generate", "lineage", "--rate", "0", "--count", "300")
+        assert "300 events are acknowledged by Kafka" in output
+        assert "Kafka is starting" not in output
         status = json.loads(run_here("status", "lineage", "--json"))
         assert (status["services"][0]["state"], status["streams"][0]["lag"]) == ("running", 300)
         assert "Kafka" in run_here("logs", "kafka", "--lines", "500")

@@ -16,20 +16,20 @@ from tests.support.weather import published, recompute
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
-def test_the_demo_goes_the_whole_way_and_leaves_nothing_running(lake: Lake) -> None:
+def test_demo_of_weather_leaves_no_server_running(lake: Lake) -> None:
     copy_pipeline("weather", target_name="sky", folder=lake.folder)
-    said = lake.run("demo", "sky", "--events", "60", "--exit")
-    assert "sky's receiver is ready on http://127.0.0.1:" in said
-    assert "60 requests are answered by /log" in said
-    assert "rows to Postgres table sky" in said
-    assert "expectations hold for every row" in said
+    output = lake.run("demo", "sky", "--events", "60", "--exit")
+    assert "sky's receiver is ready on http://127.0.0.1:" in output
+    assert "60 requests are answered by /log" in output
+    assert "rows to Postgres table sky" in output
+    assert "expectations hold for every row" in output
     wait_until(lambda: not find_processes(lake.home), what="the end of all that it started")
     with postgres(lake.settings(), report=lambda sentence: None) as dsn:
         minutes = published(dsn, "sky")
         assert minutes == recompute(lake, "sky_default.weather")
         assert sum(count for _, _, count in minutes.values()) == 60
         status = json.loads(lake.command("status", "sky", "--json"))
-        assert {one["name"]: one["state"] for one in status["services"]} == {
+        assert {service["name"]: service["state"] for service in status["services"]} == {
             "kafka": "stopped",
             "postgres": "running",
             "connect": "stopped",

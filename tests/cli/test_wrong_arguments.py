@@ -27,12 +27,12 @@ from tests.cli.conftest import Here
         ),
     ],
 )
-def test_a_wrong_argument(here: Here, arguments: list[str], says: str) -> None:
+def test_wrong_argument_exits_with_2(here: Here, arguments: list[str], says: str) -> None:
     assert here(*arguments) == (2, says)
 
 
 @pytest.mark.parametrize("kind", ["dbt", "airflow", "dagster"])
-def test_an_export_into_a_file(here: Here, tmp_path: Path, kind: str) -> None:
+def test_export_refuses_a_file_as_folder(here: Here, tmp_path: Path, kind: str) -> None:
     (tmp_path / "taken").write_text("mine", encoding="utf-8")
     for into in ("taken", "taken/below"):
         assert here("export", kind, "weather", "--into", into) == (
@@ -55,52 +55,54 @@ def test_usage_has_each_bracket_once(here: Here, command: str, usage: str) -> No
     assert usage in here(command, "--help")[1]
 
 
-def test_stopping_a_generator_that_does_not_run(here: Here) -> None:
+def test_generate_stop_without_a_running_generator(here: Here) -> None:
     assert here("generate", "payments", "--stop") == (0, "no background generator of payments was running\n")
 
 
 @pytest.mark.parametrize("command", [["plan", "weather"], ["query", "SELECT 1"], ["status", "lineage"]])
-def test_a_catalog_that_is_none(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+def test_status_explains_an_invalid_catalog(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
     (tmp_path / ".headrace").mkdir()
     (tmp_path / ".headrace" / "catalog.db").write_text("this is no database, and long enough to be read as one" * 9)
-    code, said = here(*command)
-    assert (code, said) == (
+    code, output = here(*command)
+    assert (code, output) == (
         2,
         "catalog.uri: the catalog can't be opened: file is not a database\n"
         "Check it: headrace doctor says what it is, and where that was set.\n",
     )
     monkeypatch.setenv("HEADRACE_CATALOG_URI", "nothing://me:secret@nowhere/db")
-    code, said = here(*command)
+    code, output = here(*command)
     assert code == 2
-    assert said.startswith("catalog.uri: the catalog can't be opened: ")
-    assert "secret" not in said
+    assert output.startswith("catalog.uri: the catalog can't be opened: ")
+    assert "secret" not in output
 
 
-def test_status_where_kafka_does_not_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_during_an_outage_of_kafka(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.kafka.topics._TIMEOUT_SECONDS", 0.2)
     servers = "127.0.0.1:1"
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
-    code, said = here("status", "lineage")
+    code, output = here("status", "lineage")
     assert code == 0
-    assert said.startswith(f"{servers}: Kafka does not answer: ")
-    assert "lineage.events" in said
+    assert output.startswith(f"{servers}: Kafka does not answer: ")
+    assert "lineage.events" in output
 
 
-def test_a_home_that_can_not_be_written(here: Here, tmp_path: Path) -> None:
+def test_up_explains_an_unusable_home(here: Here, tmp_path: Path) -> None:
     home = tmp_path / ".headrace"
     home.write_text("a file")
-    code, said = here("up")
+    code, output = here("up")
     assert code == 1
-    assert said.startswith(f"{home}")
-    assert said.endswith(f"\nHeadrace keeps its state in {home}: see that it can be written, or set HEADRACE_HOME.\n")
-    assert len(said.splitlines()) == 2
+    assert output.startswith(f"{home}")
+    assert output.endswith(f"\nHeadrace keeps its state in {home}: see that it can be written, or set HEADRACE_HOME.\n")
+    assert len(output.splitlines()) == 2
 
 
-def test_an_output_in_the_warehouse_is_found_by_a_check(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_refuses_an_output_in_the_warehouse(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTPUT_PATH", ".headrace/warehouse")
-    code, said = here("check", "lineage")
+    code, output = here("check", "lineage")
     assert code == 2
-    assert "stream events of pipeline lineage: its output file://" in said
-    assert "Then run: headrace check lineage" in said
+    assert "stream events of pipeline lineage: its output is file://" in output
+    assert "Then run: headrace check lineage" in output
     monkeypatch.setenv("OUTPUT_PATH", "elsewhere")
     assert here("check", "lineage")[0] == 0

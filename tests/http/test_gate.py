@@ -26,11 +26,11 @@ class Echo(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         type(self).seen += 1
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        said = json.dumps({"path": self.path, "headers": dict(self.headers), "body": body.decode()}).encode()
+        echo = json.dumps({"path": self.path, "headers": dict(self.headers), "body": body.decode()}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(echo)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(echo)
 
     do_GET = do_PUT = do_POST  # noqa: N815
 
@@ -58,7 +58,7 @@ def exchange(port: int, request: bytes) -> bytes:
     return answer
 
 
-def test_a_request_passes_with_its_body_and_the_password(port: int) -> None:
+def test_gate_forwards_the_body_and_adds_the_password(port: int) -> None:
     large = "x" * 300_000
     answer = ask(f"http://127.0.0.1:{port}/a?b=c", method="PUT", body={"k": large})
     assert answer.status == 200
@@ -87,20 +87,20 @@ def test_a_request_passes_with_its_body_and_the_password(port: int) -> None:
         (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * 100_000 + b"\r\n", 431),
     ],
 )
-def test_a_refused_request_never_reaches_the_server(port: int, head: bytes, status: int) -> None:
+def test_gate_does_not_forward_a_refused_request(port: int, head: bytes, status: int) -> None:
     answer = exchange(port, head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert Echo.seen == 0
 
 
-def test_a_second_request_on_a_connection_does_not_slip_past(port: int) -> None:
+def test_gate_checks_every_request_of_a_connection(port: int) -> None:
     first = b"GET /first HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     answer = exchange(port, first + b"POST /second HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n")
     assert answer.count(b"HTTP/1.1 200") == 1
     assert Echo.seen == 1
 
 
-def test_a_server_that_is_not_up_is_a_503() -> None:
+def test_gate_answers_503_without_its_server() -> None:
     port = find_free_port()
     gate.start(gate.listen(port), private_port=find_free_port(), check=refuse_foreign, credentials=None)
     answer = ask(f"http://127.0.0.1:{port}/")

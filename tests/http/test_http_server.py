@@ -73,19 +73,19 @@ def connect(port: int, sent: bytes = b"") -> socket.socket:
 
 
 def read_all(client: socket.socket) -> bytes:
-    found = b""
+    received = b""
     try:
         while chunk := client.recv(65536):
-            found += chunk
+            received += chunk
     except ConnectionResetError:
         pass
-    return found
+    return received
 
 
 def status_of(port: int, request: bytes) -> int:
     with connect(port, request) as client:
-        found = re.match(rb"HTTP/1\.1 (\d+)", read_all(client))
-        return int(found[1]) if found else 0
+        status = re.match(rb"HTTP/1\.1 (\d+)", read_all(client))
+        return int(status[1]) if status else 0
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def held(port: int, sent: bytes, *, number: int) -> Iterator[list[socket.socket]
         yield [stack.enter_context(connect(port, sent)) for _ in range(number)]
 
 
-def test_a_header_that_does_not_come_is_given_up(port: int) -> None:
+def test_server_times_out_a_missing_header(port: int) -> None:
     started = time.monotonic()
     with connect(port, HALF) as client:
 
@@ -107,24 +107,24 @@ def test_a_header_that_does_not_come_is_given_up(port: int) -> None:
     assert time.monotonic() - started > 0.9
 
 
-def test_a_connection_that_sends_nothing_is_ended(port: int) -> None:
+def test_server_closes_a_silent_connection(port: int) -> None:
     with connect(port) as client:
         assert b"408 Request Timeout" in read_all(client)
 
 
-def test_the_second_request_of_a_connection_has_a_deadline_too(port: int) -> None:
+def test_server_times_out_the_second_request_of_a_connection(port: int) -> None:
     with connect(port, WHOLE.replace(b"connection: close\r\n", b"")) as client:
         assert client.recv(1_000).startswith(b"HTTP/1.1 200 OK")
         client.sendall(HALF)
         assert b"408 Request Timeout" in read_all(client)
 
 
-def test_a_body_that_does_not_come_is_given_up(port: int) -> None:
+def test_server_times_out_a_missing_body(port: int) -> None:
     assert status_of(port, HALF_BODY) == 408
 
 
 @pytest.mark.parametrize("sent", [HALF, b"", HALF_BODY])
-def test_whole_requests_are_answered_while_others_hold_all_connections(sent: bytes) -> None:
+def test_server_answers_whole_requests_when_all_connections_are_held(sent: bytes) -> None:
     with serving(PATIENT) as port, held(port, sent, number=3 * PATIENT.connections):
         for _ in range(5):
             if sent == HALF_BODY:  # a client that has just begun to send a body is spared
@@ -133,17 +133,17 @@ def test_whole_requests_are_answered_while_others_hold_all_connections(sent: byt
                 assert status_of(port, WHOLE) == 200
 
 
-def test_a_client_that_does_not_read_is_given_up(port: int) -> None:
+def test_server_disconnects_a_client_that_does_not_read(port: int) -> None:
     with connect(port, b"GET /long HTTP/1.1\r\nhost: x\r\n\r\n") as client:
         time.sleep(LIMITS.write_seconds + 0.5)
         assert len(read_all(client)) < len(LONG)
 
 
-def test_a_header_that_is_too_long_is_refused(port: int) -> None:
+def test_server_refuses_a_long_header(port: int) -> None:
     assert status_of(port, b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + b"y" * 1_000_000 + b"\r\n\r\n") == 431
 
 
-def test_a_malformed_body_is_refused_without_a_traceback(port: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_server_refuses_a_malformed_body_without_a_traceback(port: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         assert status_of(port, b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nzz\r\n") == 400
     assert caplog.records == []

@@ -54,7 +54,7 @@ def test_another_site_is_refused_without_an_origin() -> None:
         {"transfer-encoding": "chunked"},
     ],
 )
-def test_what_a_page_can_send_without_a_preflight_is_refused(headers: dict[str, str]) -> None:
+def test_requests_without_a_preflight_are_refused(headers: dict[str, str]) -> None:
     refusal = refuse_foreign("POST", {"host": "127.0.0.1", **headers})
     assert refusal is not None
     assert refusal.status == 415

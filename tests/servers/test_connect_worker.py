@@ -124,7 +124,7 @@ def test_a_tampered_server_is_refused(tmp_path: Path, ending: str, change: str) 
     assert (unpack(archive, cache=tmp_path / "cache") / "lib" / "a.jar").read_bytes() == b"jar"
 
 
-def test_servers_of_your_own(tmp_path: Path) -> None:
+def test_find_connect_returns_the_users_own(tmp_path: Path) -> None:
     environ = {"HEADRACE_CONNECT_URL": "http://me:hidden@127.0.0.1:1/", "HEADRACE_REGISTRY_URL": "http://127.0.0.1:1"}
     settings = load_settings(flags={}, environ=environ, folder=tmp_path)
     assert (find_connect(settings), find_registry(settings)) == ("http://me:hidden@127.0.0.1:1", "http://127.0.0.1:1")
@@ -134,14 +134,14 @@ def test_servers_of_your_own(tmp_path: Path) -> None:
     assert "connect.url, from environment (HEADRACE_CONNECT_URL)" in str(refused.value)
     with pytest.raises(UnavailableError, match="no schema registry answers on"), registry(settings, report=print):
         pass
-    shown = {each.name: each.value for each in origins_of(settings)}
+    shown = {origin.name: origin.value for origin in origins_of(settings)}
     assert (shown["connect.url"], shown["registry.url"]) == ("http://127.0.0.1:1/", "http://127.0.0.1:1")
     assert "hidden" not in repr(settings)
     says = {finding.subject: finding.says for finding in examine(settings, environ={})}
     assert says["Connect"] == "your own server, not checked:  http://127.0.0.1:1/"
 
 
-def test_an_address_that_answers_nothing() -> None:
+def test_connect_refuses_an_address_that_does_not_answer() -> None:
     with pytest.raises(UnavailableError, match=r"http://127\.0\.0\.1:1/x does not answer"):
         ask("http://user:hidden@127.0.0.1:1/x?token=hidden")
     assert without_secrets("http://user:hidden@host:8083/a?b=c") == "http://host:8083/a"

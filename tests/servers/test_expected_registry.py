@@ -41,7 +41,7 @@ def test_a_registry_that_is_starting_is_expected(settings: Settings) -> None:
     assert (find_registry(settings), ExpectedRegistry(settings).find()) == (None, ADDRESS)
 
 
-def test_a_registry_that_was_stopped_is_expected_by_those_that_used_it(settings: Settings) -> None:
+def test_a_stopped_registry_is_expected_by_its_users(settings: Settings) -> None:
     registry = ExpectedRegistry(settings)
     write(settings, started=psutil.Process().create_time())
     assert registry.find() == ADDRESS

@@ -109,12 +109,12 @@ def test_first_call_downloads_and_later_ones_need_no_network(
     tmp_path: Path, repository: Repository, group: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
-    found = resolve_jars(group, report=said.append, cache=cache)
-    assert [path.read_bytes() for path in found] == [ALPHA[3], BETA[3]]
+    jars = resolve_jars(group, report=said.append, cache=cache)
+    assert [path.read_bytes() for path in jars] == [ALPHA[3], BETA[3]]
     assert said[0].startswith(f"Downloading 2 jars for {tmp_path.name}/group")
     assert said[1].startswith(f"Downloaded 2 jars for {tmp_path.name}/group")
     cut_the_network(monkeypatch)
-    assert resolve_jars(group, report=said.append, cache=cache) == found
+    assert resolve_jars(group, report=said.append, cache=cache) == jars
     assert len(said) == 2
     assert sorted(repository.asked) == sorted(repository.files)
 
@@ -123,26 +123,26 @@ def test_cache_without_its_memory_is_checked_and_used_offline(
     tmp_path: Path, repository: Repository, group: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
-    found = resolve_jars(group, report=said.append, cache=cache)
+    jars = resolve_jars(group, report=said.append, cache=cache)
     for file in (cache / "classpaths").iterdir():
         file.write_text("[[")
     cut_the_network(monkeypatch)
-    assert resolve_jars(group, report=said.append, cache=cache) == found
+    assert resolve_jars(group, report=said.append, cache=cache) == jars
 
 
 @pytest.mark.parametrize("tampered", [b"x" * len(ALPHA[3]), b"short", b""])
 def test_tampered_jar_is_refused(tmp_path: Path, repository: Repository, group: Path, said: list[str], tampered: bytes) -> None:
-    found = resolve_jars(group, report=said.append, cache=tmp_path / "cache")
-    before = found[0].stat()
-    found[0].write_bytes(tampered)
-    os.utime(found[0], ns=(before.st_atime_ns, before.st_mtime_ns))  # as somebody does who wants it not to be noticed
+    jars = resolve_jars(group, report=said.append, cache=tmp_path / "cache")
+    before = jars[0].stat()
+    jars[0].write_bytes(tampered)
+    os.utime(jars[0], ns=(before.st_atime_ns, before.st_mtime_ns))  # as somebody does who wants it not to be noticed
     with pytest.raises(ServiceError, match=r"alpha-1\.0\.jar was changed after it was verified") as raised:
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")
-    assert raised.value.where == str(found[0])
-    assert f"rm -r {found[0]}" in raised.value.next_step
-    found[0].unlink()
-    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == found
-    assert found[0].read_bytes() == ALPHA[3]
+    assert raised.value.where == str(jars[0])
+    assert f"rm -r {jars[0]}" in raised.value.next_step
+    jars[0].unlink()
+    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == jars
+    assert jars[0].read_bytes() == ALPHA[3]
     assert repository.asked.count(path_of(*BETA[:3])) == 1
 
 
@@ -155,12 +155,12 @@ def test_jars_are_hashed_once_per_boot(
         hashed.append(path.name)
         return hash_file(path)
 
-    found = resolve_jars(group, report=said.append, cache=tmp_path / "cache")
+    resolved = resolve_jars(group, report=said.append, cache=tmp_path / "cache")
     monkeypatch.setattr(jars, "hash_file", count)
-    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == found
+    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == resolved
     assert hashed == []
     monkeypatch.setattr(verified_files, "boot_id", lambda: "another boot")
-    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == found
+    assert resolve_jars(group, report=said.append, cache=tmp_path / "cache") == resolved
     assert sorted(hashed) == ["alpha-1.0.jar", "beta-2.1.jar"]
 
 
@@ -201,8 +201,8 @@ def test_download_that_is_killed_leaves_no_half_jar(
     child.send_signal(signal.SIGKILL)
     child.wait()
     repository.cut_after, repository.stall = None, False
-    found = resolve_jars(group, report=said.append, cache=cache)
-    assert [path.read_bytes() for path in found] == [ALPHA[3], BETA[3]]
+    jars = resolve_jars(group, report=said.append, cache=cache)
+    assert [path.read_bytes() for path in jars] == [ALPHA[3], BETA[3]]
     assert not list((cache / "jars").glob(".download-*"))
 
 
@@ -224,7 +224,7 @@ def test_no_network_at_the_first_download_says_what_to_do(
     assert caught.value.next_step.startswith("The first run requires Internet access")
 
 
-def test_jar_that_no_repository_has(tmp_path: Path, repository: Repository, group: Path, said: list[str]) -> None:
+def test_jar_in_no_repository_is_an_error(tmp_path: Path, repository: Repository, group: Path, said: list[str]) -> None:
     del repository.files[path_of(*BETA[:3])]
     with pytest.raises(ServiceError, match=r"beta 2\.1 could not be downloaded: not found in any repository"):
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")

@@ -80,13 +80,13 @@ def read_pid(user: subprocess.Popen[str]) -> int:
 
 def test_one_broker_is_shared_and_stopped_with_its_last_user(settings_for: Callable[..., Settings], said: list[str]) -> None:
     settings = settings_for()
-    with kafka(settings, report=said.append) as found:
-        servers, service = str(found), running_kafka(settings)
+    with kafka(settings, report=said.append) as address:
+        servers, service = str(address), running_kafka(settings)
         assert service is not None
         assert said[-1].startswith(f"Kafka is ready on {servers}")
         assert not service.detached
         with kafka(settings, report=said.append) as again:
-            assert again == found
+            assert again == address
         status = list_services(settings)[0]
         assert (status.state, status.pid, status.address) == ("running", service.pid, servers)
         assert any("started" in line for line in read_log(settings, "kafka", 500))

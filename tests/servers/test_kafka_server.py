@@ -33,7 +33,7 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_almost_full_disk_is_said_before_anything_starts(
+def test_almost_full_disk_is_reported_before_the_start(
     settings_for: Callable[..., Settings], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 10**12 - 10**8, 10**8))
@@ -83,7 +83,7 @@ def test_broker_that_dies_says_why_where_and_what_to_do(line: str, what: str, st
     assert step in error.next_step
 
 
-def test_telling_line_is_the_last_cause() -> None:
+def test_find_error_line_returns_the_last_cause() -> None:
     assert find_error_line(LOG.format("outer") + "Caused by: java.io.IOException: inner\n\tat x\n").endswith("inner")
     assert find_error_line("just\nwords\n\n") == "words"
     assert find_error_line("") == "its log is empty"

@@ -52,7 +52,7 @@ def ask(dsn: str, question: str) -> list[tuple[object, ...]]:
 
 
 def status_of(settings: Settings) -> str:
-    return next(each.state for each in list_services(settings) if each.name == "postgres")
+    return next(service.state for service in list_services(settings) if service.name == "postgres")
 
 
 def start_user(
@@ -97,7 +97,9 @@ def test_it_is_shared_asks_for_a_password_and_ends_with_its_last_user(
         for wrong in ({"password": "wrong"}, {"password": ""}, {"user": "postgres"}):
             with pytest.raises(psycopg.OperationalError, match=r"password|pg_hba"):
                 ask(make_conninfo(dsn, **wrong), "SELECT 1")
-        listening = {each.laddr.ip for each in psutil.Process(service.pid).net_connections() if each.status == "LISTEN"}
+        listening = {
+            connection.laddr.ip for connection in psutil.Process(service.pid).net_connections() if connection.status == "LISTEN"
+        }
         assert listening == {"127.0.0.1"}
         password = settings.home / "postgres" / "password"
         assert stat.S_IMODE(password.stat().st_mode) == 0o600
@@ -246,7 +248,7 @@ def test_another_password_is_set_at_the_next_start_and_refused_before(tmp_path: 
         pass
 
 
-def test_an_own_postgres_is_used_and_one_that_is_away_is_named_without_its_password(
+def test_an_own_postgres_is_used_and_its_outage_is_reported_without_its_password(
     settings_for: Callable[..., Settings], tmp_path: Path, said: list[str]
 ) -> None:
     with postgres(settings_for(), report=said.append) as dsn:
@@ -261,7 +263,7 @@ def test_an_own_postgres_is_used_and_one_that_is_away_is_named_without_its_passw
             assert ask(mine, "SELECT 1") == [(1,)]
         assert said[before:] == []
         assert ask(dsn, "SELECT 1") == [(1,)]  # it was not ours to stop
-        shown = {each.name: each.value for each in origins_of(settings)}
+        shown = {origin.name: origin.value for origin in origins_of(settings)}
         assert shown["postgres.url"] == f"analytics@{address}"
     assert str(parts["password"]) not in repr(settings)
     with pytest.raises(UnavailableError) as caught, postgres(settings, report=said.append):

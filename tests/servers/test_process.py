@@ -137,7 +137,7 @@ def test_server_that_ignores_sigterm_is_killed_after_the_grace(home: Path) -> No
     process.end_lease(home, "sleeper", lease)
 
 
-def test_ctrl_c_is_for_the_command_and_not_for_its_servers(home: Path) -> None:
+def test_ctrl_c_reaches_the_command_and_not_its_servers(home: Path) -> None:
     lease = process.take_lease(home, "sleeper")
     state = process.start(home, launch(home), detached=False)
     assert os.getsid(state.pid) != os.getsid(0)

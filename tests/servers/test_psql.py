@@ -10,7 +10,7 @@ from headrace.servers.psql import run_statement
 
 
 @pytest.mark.services
-def test_a_statement_is_done_or_refused_in_words(database: str) -> None:
+def test_run_statement_returns_the_output_or_the_error(database: str) -> None:
     assert run_statement(database, "CREATE TABLE things (id int)") == "CREATE TABLE"
     assert run_statement(database, "INSERT INTO things VALUES (1), (2)") == "INSERT 0 2"
     with pytest.raises(ServiceError, match='relation "nothing" does not exist') as refused:

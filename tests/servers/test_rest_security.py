@@ -57,7 +57,11 @@ def status_of(port: int, path: str, *, method: str = "GET", headers: Mapping[str
 
 def private_ports(pid: int) -> list[int]:
     """The ports that a server's own process listens on, behind the gate."""
-    return [each.laddr.port for each in psutil.Process(pid).net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return [
+        connection.laddr.port
+        for connection in psutil.Process(pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
 
 
 def validate(url: str, reference: str) -> str:
@@ -66,7 +70,7 @@ def validate(url: str, reference: str) -> str:
     return json.dumps(answer.body)
 
 
-def test_connect_answers_nobody_without_the_password(connect: str, settings: Settings) -> None:
+def test_connect_requires_the_password(connect: str, settings: Settings) -> None:
     address, user, password = split_login(connect)
     assert ask(f"{connect}/connectors").is_fine
     running = running_connect(settings)
@@ -128,8 +132,8 @@ def test_a_page_of_another_site_is_refused(server: str, request: pytest.FixtureR
 def test_the_registry_is_open_through_its_gate_alone(registry: str, settings: Settings) -> None:
     assert split_login(registry)[1:] == ("", "")
     schema = {"schema": '{"type": "string"}'}
-    made = ask(f"{registry}/subjects/s-value/versions", method="POST", body=schema)
-    assert made.is_fine
+    answer = ask(f"{registry}/subjects/s-value/versions", method="POST", body=schema)
+    assert answer.is_fine
     assert ask(f"{registry}/subjects").body == ["s-value"]
     running = running_registry(settings)
     assert running is not None

@@ -27,38 +27,38 @@ def do_at_once(action: Callable[[], str]) -> list[str]:
         return list(threads.map(act, range(AT_ONCE)))
 
 
-def test_a_secret_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_keep_secret_generates_once_and_restricts_to_the_owner(tmp_path: Path) -> None:
     path = tmp_path / "new" / "secret"
     assert keep_secret(path) == keep_secret(path) != keep_secret(tmp_path / "other")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_all_who_come_first_get_the_same_secret(tmp_path: Path) -> None:
+def test_keep_secret_returns_one_secret_to_concurrent_callers(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         path = tmp_path / f"secret-{number}"
         assert set(do_at_once(partial(keep_secret, path))) == {path.read_text().strip()}
     assert len(list(tmp_path.iterdir())) == ROUNDS
 
 
-def test_a_file_is_whole_for_all_who_write_and_read_it(tmp_path: Path) -> None:
+def test_write_privately_is_atomic(tmp_path: Path) -> None:
     path = tmp_path / "spark-defaults.conf"
     texts = [f"{letter * 100_000}\n" for letter in "ab"]
     write_privately(path, texts[0])
 
     def write_and_read() -> str:
-        found = ""
+        content = ""
         for text in texts * (ROUNDS // 4):
             write_privately(path, text)
-            found = path.read_text()
-            assert found in texts
-        return found
+            content = path.read_text()
+            assert content in texts
+        return content
 
     do_at_once(write_and_read)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
-def test_what_is_so_already_is_not_written(tmp_path: Path) -> None:
+def test_write_privately_skips_an_unchanged_file(tmp_path: Path) -> None:
     path = tmp_path / "private"
     write_privately(path, "one")
     os.utime(path, (1, 1))

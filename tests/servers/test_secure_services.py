@@ -93,7 +93,7 @@ def test_connect_and_the_registry_of_a_secure_home(secure: Settings) -> None:
     assert settings["value.converter"] == APICURIO_CONVERTER
     assert settings["value.converter.apicurio.auth.username"] == user
     assert password not in str(settings)
-    variables = {each.name: each for each in list_client_variables(secure)}
+    variables = {variable.name: variable for variable in list_client_variables(secure)}
     assert variables["SCHEMA_REGISTRY_URL"].value == address
     assert variables["KAFKA_SASL_PASSWORD"].read() == dict(find_servers(secure).security)["sasl.password"]  # type: ignore[union-attr]
     assert variables["CONNECT_PASSWORD"].read() == split_login(connect)[2]

@@ -60,43 +60,43 @@ def test_a_migration_that_changed_or_fails_is_named(database: str, tmp_path: Pat
         migrate(database, folder=folder)
 
 
-def test_a_database_of_your_own(database: str, tmp_path: Path) -> None:
+def test_ready_database_uses_the_users_own(database: str, tmp_path: Path) -> None:
     folder = write_files(tmp_path / "migrations", {"V1_1__make.sql": "CREATE TABLE a (id INT); CREATE TABLE b (id INT)"})
     parts = conninfo_to_dict(database)
     capture = Capture("not_asked_for", tmp_path, url=database, migrations=folder)
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
-    said: list[str] = []
-    found = ready_database(settings, capture, report=said.append)
-    assert said == ["1 migration is applied to not_asked_for"]
-    assert (found.user, found.password, found.is_ours) == (parts["user"], parts["password"], False)
+    messages: list[str] = []
+    ready = ready_database(settings, capture, report=messages.append)
+    assert messages == ["1 migration is applied to not_asked_for"]
+    assert (ready.user, ready.password, ready.is_ours) == (parts["user"], parts["password"], False)
     assert not settings.home.exists()  # nothing of ours was started
     given = find_database(load_settings(flags={}, environ={"HEADRACE_DEBEZIUM_PASSWORD": "x"}, folder=tmp_path), capture)
     assert given is not None
     assert (given.user, given.password) == ("debezium", "x")
 
-    assert publish_tables(found, "mine", patterns=[r"public\.a"], tables=[]) == ("public.a",)
-    assert publish_tables(found, "mine", patterns=[r"public\.[ab]"], tables=[]) == ("public.a", "public.b")
-    assert publish_tables(found, "mine", patterns=[r"public\.x"], tables=["public.b"]) == ("public.b",)
+    assert publish_tables(ready, "mine", patterns=[r"public\.a"], tables=[]) == ("public.a",)
+    assert publish_tables(ready, "mine", patterns=[r"public\.[ab]"], tables=[]) == ("public.a", "public.b")
+    assert publish_tables(ready, "mine", patterns=[r"public\.x"], tables=["public.b"]) == ("public.b",)
     assert ask(database, "SELECT tablename FROM pg_publication_tables WHERE pubname = 'mine'") == [("b",)]
     with pytest.raises(ServiceError, match=r"no table of .* is one of public\\\.x"):
-        publish_tables(found, "mine", patterns=[r"public\.x"], tables=[])
-    drop_publication(found, "mine")
-    drop_publication(found, "mine")
+        publish_tables(ready, "mine", patterns=[r"public\.x"], tables=[])
+    drop_publication(ready, "mine")
+    drop_publication(ready, "mine")
     assert ask(database, "SELECT pubname FROM pg_publication") == []
 
     slot = str(parts["dbname"])[:60]
-    assert read_slot(found, slot) is None
+    assert read_slot(ready, slot) is None
     ask(database, f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     ask(database, "INSERT INTO a SELECT generate_series(1, 1000)")
-    read = read_slot(found, slot)
+    read = read_slot(ready, slot)
     assert read is not None
     assert read.lag_bytes is not None
     assert (read.lag_bytes > 1000, read.active, read.wal_status) == (True, False, "reserved")
-    assert drop_slot(found, slot)
-    assert not drop_slot(found, slot)
+    assert drop_slot(ready, slot)
+    assert not drop_slot(ready, slot)
 
 
-def test_a_database_that_is_away(database: str, tmp_path: Path) -> None:
+def test_ready_database_reports_an_outage(database: str, tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     capture = Capture("mine", tmp_path, url="postgresql://me:hidden@127.0.0.1:1/mine")
     with pytest.raises(UnavailableError, match=r"could not connect to Postgres on me@127\.0\.0\.1:1/mine") as refused:

@@ -27,7 +27,7 @@ def quiet(sentence: str) -> None:
     pass
 
 
-def test_a_stack_that_does_not_run_is_told_with_what_starts_it(settings: Settings) -> None:
+def test_stack_settings_name_the_command_that_starts_the_stack(settings: Settings) -> None:
     with pytest.raises(UnavailableError, match="headrace up --profile stack"):
         stack.stack_settings(settings)
 
@@ -39,21 +39,25 @@ def test_the_cluster_s_servers_belong_to_the_stack_alone(settings: Settings, tmp
 
 
 @pytest.mark.long
-def test_the_stack_lets_in_who_has_its_keys(settings: Settings) -> None:
+def test_stack_requires_its_keys(settings: Settings) -> None:
     servers = (postgres.SERVER, object_store.SERVER, rest_catalog.SERVER, spark_cluster.SERVER, *spark_cluster.WORKERS)
     try:
         states = [embedded.start(server, settings, detached=True, report=quiet) for server in servers]
-        found = stack.stack_settings(settings)
-        catalog = open_catalog(found)
+        found_settings = stack.stack_settings(settings)
+        catalog = open_catalog(found_settings)
         catalog.create_namespace("stage")
         catalog.create_namespace(("stage", "shop"))
         rows = pa.table({"x": [1, 2, 3]})
         catalog.create_table(("stage", "shop", "t"), schema=rows.schema).append(rows)
-        assert open_catalog(found).load_table("stage.shop.t").scan().to_arrow() == rows
-        assert ask(f"{found.s3_endpoint}/{object_store.BUCKET}").status == 403
-        host = found.s3_endpoint.removeprefix("http://")
+        assert open_catalog(found_settings).load_table("stage.shop.t").scan().to_arrow() == rows
+        assert ask(f"{found_settings.s3_endpoint}/{object_store.BUCKET}").status == 403
+        host = found_settings.s3_endpoint.removeprefix("http://")
         stranger = fs.S3FileSystem(
-            access_key=found.s3_access_key_id, secret_key="guessed", endpoint_override=host, scheme="http", region="us-east-1"
+            access_key=found_settings.s3_access_key_id,
+            secret_key="guessed",
+            endpoint_override=host,
+            scheme="http",
+            region="us-east-1",
         )
         with pytest.raises(OSError, match="ACCESS_DENIED"):
             stranger.get_file_info(f"{object_store.BUCKET}/warehouse")
@@ -72,7 +76,9 @@ def check_nothing_is_shown(settings: Settings, states: list[ServiceState]) -> No
     for state in states:
         process = find_process(state)
         assert process is not None, state.name
-        said = " ".join(process.cmdline()) + Path(state.log).read_text(encoding="utf-8", errors="replace")
-        assert not [secret for secret in secrets if secret in said], state.name
-        open_to = {each.laddr.ip for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+        public = " ".join(process.cmdline()) + Path(state.log).read_text(encoding="utf-8", errors="replace")
+        assert not [secret for secret in secrets if secret in public], state.name
+        open_to = {
+            connection.laddr.ip for connection in process.net_connections("tcp") if connection.status == psutil.CONN_LISTEN
+        }
         assert open_to <= {"127.0.0.1", "::ffff:127.0.0.1"}, state.name

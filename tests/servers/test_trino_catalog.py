@@ -125,15 +125,17 @@ JDBC = {
     ],
     ids=["rest", "keys", "session", "credential", "token", "postgres", "sqlite", "hive", "glue"],
 )
-def test_what_trino_is_told(tmp_path: Path, environ: Named, properties: Named, variables: Named) -> None:
-    found = trino_catalog(load_settings(flags={}, environ=environ, folder=tmp_path))
-    assert found.properties == properties
-    assert found.environ == variables
-    shown = f"{found} {found.properties}"
+def test_trino_catalog_returns_the_properties_of_each_catalog(
+    tmp_path: Path, environ: Named, properties: Named, variables: Named
+) -> None:
+    catalog = trino_catalog(load_settings(flags={}, environ=environ, folder=tmp_path))
+    assert catalog.properties == properties
+    assert catalog.environ == variables
+    shown = f"{catalog} {catalog.properties}"
     assert not [value for value in variables.values() if value and value in shown]
 
 
-def test_a_catalog_that_trino_can_t_open_is_told(tmp_path: Path) -> None:
+def test_trino_catalog_refuses_an_unsupported_database(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={"HEADRACE_CATALOG_URI": "mysql://me:hidden@db/lake"}, folder=tmp_path)
     with pytest.raises(SettingsError, match="Trino does not support catalogs in mysql:…") as error:
         trino_catalog(settings)

@@ -47,7 +47,7 @@ class Watched:
         dialog.dismiss()
 
     def policy_complaints(self) -> list[str]:
-        return [each for each in self.complaints if "Content Security Policy" in each or "dialog" in each]
+        return [complaint for complaint in self.complaints if "Content Security Policy" in complaint or "dialog" in complaint]
 
     def overflow(self) -> int:
         """How much wider the document is than what can be seen of it."""

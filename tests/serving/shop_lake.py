@@ -62,8 +62,8 @@ class ShopLake:
         entry = read_ledger(table)
         first = entry.offsets.get(0, 0)
         rows = [
-            {"id": each, "country": country, "kafka_topic": stream.topic, "kafka_partition": 0, "kafka_offset": first + at}
-            for at, each in enumerate(ids)
+            {"id": charge_id, "country": country, "kafka_topic": stream.topic, "kafka_partition": 0, "kafka_offset": first + at}
+            for at, charge_id in enumerate(ids)
         ]
         end = first + len(ids) + len(bad)
         new = replace(
@@ -81,11 +81,11 @@ class ShopLake:
                 "partition": 0,
                 "offset": first + len(ids) + at,
                 "timestamp": datetime.now(timezone.utc),
-                "reason": each,
+                "reason": value,
                 "original_bytes": b"{",
                 "checkpoint_id": 1,
             }
-            for at, each in enumerate(bad)
+            for at, value in enumerate(bad)
         ]
         if refused:
             quarantine = open_quarantine(self.catalog, self.settings)
@@ -96,12 +96,12 @@ class ShopLake:
         table = self._open(STAGED, _STAGED_COLUMNS)
         entry = read_build(table)
         source = self.catalog.load_table("raw.charges")
-        found = read_ledger(source)
+        ledger_entry = read_ledger(source)
         snapshot = source.current_snapshot()
-        read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, found.checkpoint_id, 0, 0)
+        read = build_ledger.InputState(snapshot.snapshot_id if snapshot else None, ledger_entry.checkpoint_id, 0, 0)
         from headrace.build.definition import definition_of
 
-        layer = next(each for each in self.pipeline.tables if each.table == STAGED)
+        layer = next(table for table in self.pipeline.tables if table.table == STAGED)
         build_id = entry.build_id + 1
         new = replace(
             entry,
@@ -119,7 +119,7 @@ class ShopLake:
             seconds=1.5,
             phases=BuildPhases(fetch=0.012, query=0.3, write=0.02, commit=0.021),
         )
-        rows = [{"id": each, "country": "DE", BUILD_ID: build_id} for each in ids]
+        rows = [{"id": charge_id, "country": "DE", BUILD_ID: build_id} for charge_id in ids]
         _commit(table, rows, build_ledger.KEY, new)
 
     def _open(self, name: TableName, columns: tuple[Column, ...]) -> Table:

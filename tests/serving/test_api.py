@@ -36,21 +36,21 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def nodes(client: TestClient) -> dict[str, dict[str, object]]:
-    found = client.get("/api/figures").json()["pipelines"][0]["nodes"]
-    return dict(found)
+    nodes_by_name = client.get("/api/figures").json()["pipelines"][0]["nodes"]
+    return dict(nodes_by_name)
 
 
-def test_figures_before_anything_came(client: TestClient) -> None:
-    found = nodes(client)
-    assert (found["raw.charges"]["rows"], found["raw.charges"]["state"]) == (0, "never")
-    assert found["topic shop_charges"] == {"rows": None, "lag": None, "state": "never"}, "Kafka is off"
+def test_figures_before_the_first_landing(client: TestClient) -> None:
+    figures = nodes(client)
+    assert (figures["raw.charges"]["rows"], figures["raw.charges"]["state"]) == (0, "never")
+    assert figures["topic shop_charges"] == {"rows": None, "lag": None, "state": "never"}, "Kafka is off"
 
 
 def test_figures_of_a_stream_and_a_table(shop: ShopLake, client: TestClient) -> None:
     shop.land([f"e{number}" for number in range(12)], bad=["not JSON"])
     shop.build([f"e{number}" for number in range(12)], failed=3)
-    found = nodes(client)
-    raw, staged = found["raw.charges"], found["staging.charges"]
+    figures = nodes(client)
+    raw, staged = figures["raw.charges"], figures["staging.charges"]
     assert (raw["rows"], raw["bad_rows"], raw["batch_seconds"], raw["commit"], raw["state"]) == (12, 1, 0.25, 1, "fresh")
     assert raw["rate"] == pytest.approx(12 / 60)
     assert (staged["rows"], staged["bad_rows"], staged["failing"], staged["batch_seconds"]) == (12, 3, 1, 1.5)
@@ -60,20 +60,22 @@ def test_figures_of_a_stream_and_a_table(shop: ShopLake, client: TestClient) -> 
     assert 0 <= float(str(staged["freshness_seconds"])) < 60
 
 
-def test_status_and_the_control_room_say_the_same(shop: ShopLake) -> None:
+def test_status_and_the_control_room_agree(shop: ShopLake) -> None:
     shop.land(["a", "b"], bad=["no"])
     shop.build(["a"], failed=1)
     shop.land(["c"])
 
     def without_time(status: PipelineStatus) -> list[tuple[object, ...]]:
-        streams = [(each.label, each.rows, each.quarantined, each.checkpoint_id, each.state) for each in status.streams]
-        return [*streams, *((each.table, each.rows, each.bad_rows, each.build_id, each.state) for each in status.tables)]
+        streams = [
+            (stream.label, stream.rows, stream.quarantined, stream.checkpoint_id, stream.state) for stream in status.streams
+        ]
+        return [*streams, *((table.table, table.rows, table.bad_rows, table.build_id, table.state) for table in status.tables)]
 
     assert without_time(shop.watch.figures()[0]) == without_time(read_now(shop.settings, [shop.pipeline])[0])
 
 
 @pytest.mark.services
-def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, broker: str) -> None:
+def test_lag_is_known_at_the_first_request_and_never_negative(tmp_path: Path, broker: str) -> None:
     lake = ShopLake(tmp_path, environ={"KAFKA_BOOTSTRAP_SERVERS": broker})
     topic = lake.pipeline.streams[0].topic
     if topic not in admin_client(KafkaServers(broker)).list_topics(timeout=10).topics:
@@ -89,7 +91,7 @@ def test_lag_is_told_at_the_first_look_and_never_below_zero(tmp_path: Path, brok
     lake.watch.close()
 
 
-def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_read_only_changed_metadata(shop: ShopLake, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.land(["a"])
     shop.build(["a"])
     monkeypatch.setattr("headrace.app.watching._EVERY_SECONDS", 0.0)
@@ -112,18 +114,18 @@ def test_looking_often_reads_metadata_only_where_it_moved(shop: ShopLake, monkey
     assert loads == ["raw.charges"]
 
 
-def test_a_table(shop: ShopLake, client: TestClient) -> None:
+def test_table_is_described(shop: ShopLake, client: TestClient) -> None:
     shop.land(["a", HOSTILE], bad=["not JSON"])
     shop.build(["a"], failed=1)
-    found = client.get("/api/tables/staging.charges").json()
-    assert (found["kind"], found["keys"], found["file"]) == ("upsert", ["id"], "staging/charges.sql")
-    assert [each["name"] for each in found["inputs"]] == ["raw.charges"]
-    assert {each["name"] for each in found["readers"]} == {"features.score", "features.spending", "marts.by_country"}
-    assert {"sentence": "the address is known", "failed": 1}.items() <= found["expectations"][2].items()
-    assert found["expectations"][1]["failed"] is None, "it was not checked yet"
-    assert (found["snapshots"][0]["by"], found["snapshots"][0]["seconds"]) == ("build 1", 1.5)
-    assert found["snapshots"][0]["phases"]["query"] == 0.3
-    assert found["columns"][0]["from"] == ["raw.charges.id"]
+    described = client.get("/api/tables/staging.charges").json()
+    assert (described["kind"], described["keys"], described["file"]) == ("upsert", ["id"], "staging/charges.sql")
+    assert [read["name"] for read in described["inputs"]] == ["raw.charges"]
+    assert {reader["name"] for reader in described["readers"]} == {"features.score", "features.spending", "marts.by_country"}
+    assert {"sentence": "the address is known", "failed": 1}.items() <= described["expectations"][2].items()
+    assert described["expectations"][1]["failed"] is None, "it was not checked yet"
+    assert (described["snapshots"][0]["by"], described["snapshots"][0]["seconds"]) == ("build 1", 1.5)
+    assert described["snapshots"][0]["phases"]["query"] == 0.3
+    assert described["columns"][0]["from"] == ["raw.charges.id"]
     files = client.get("/api/tables/raw.charges/files").json()
     assert (files["count"], files["rows"], files["files"][0]["rows"]) == (1, 2, 2)
     sample = client.get("/api/tables/raw.charges/sample").json()["answer"]
@@ -133,7 +135,7 @@ def test_a_table(shop: ShopLake, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/files", "/sample", "/refused"])
-def test_a_table_that_there_is_not(client: TestClient, path: str) -> None:
+def test_unknown_table_is_a_404(client: TestClient, path: str) -> None:
     answer = client.get(f"/api/tables/raw.nothing{path}")
     assert answer.status_code == 404
     assert 'table not found: "raw.nothing"' in answer.json()["what"]
@@ -145,11 +147,11 @@ def test_a_table_that_was_never_written(client: TestClient) -> None:
     assert client.get("/api/tables/raw.charges/sample").json() == {"answer": None}
 
 
-def test_a_query(shop: ShopLake, client: TestClient) -> None:
+def test_query_returns_an_answer(shop: ShopLake, client: TestClient) -> None:
     shop.land(["a", "b"])
-    found = client.post("/api/query", json={"sql": "SELECT count(*) AS n, 1.50::DECIMAL(9,2) AS d FROM raw.charges"}).json()
-    assert found["rows"] == [[2, "1.50"]], "money is never a float"
-    assert [(each["name"], each["number"]) for each in found["columns"]] == [("n", True), ("d", True)]
+    answer = client.post("/api/query", json={"sql": "SELECT count(*) AS n, 1.50::DECIMAL(9,2) AS d FROM raw.charges"}).json()
+    assert answer["rows"] == [[2, "1.50"]], "money is never a float"
+    assert [(column["name"], column["number"]) for column in answer["columns"]] == [("n", True), ("d", True)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_a_query(shop: ShopLake, client: TestClient) -> None:
         ("SELECT * FROM", "query:1"),
     ],
 )
-def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: str) -> None:
+def test_query_explains_what_is_wrong(client: TestClient, sql: str, says: str) -> None:
     answer = client.post("/api/query", json={"sql": sql})
     assert answer.status_code == 400
     assert says in f"{answer.json()['where']} {answer.json()['what']}"
@@ -174,15 +176,15 @@ def test_a_query_that_can_not_be_answered(client: TestClient, sql: str, says: st
 
 def test_a_query_is_bounded(shop: ShopLake) -> None:
     queries = QueryService()
-    found = queries.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
-    assert (len(found.rows), found.truncated) == (10, True)
+    answer = queries.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
+    assert (len(answer.rows), answer.truncated) == (10, True)
     assert not queries.ask(shop.catalog, "SELECT * FROM range(10)", most_rows=10).truncated
     with pytest.raises(QueryError, match=r"longer than 0\.\d+ seconds"):
         queries.ask(shop.catalog, SLOW, most_seconds=0.2)
     queries.close()
 
 
-def test_queries_wait_for_a_seat(shop: ShopLake) -> None:
+def test_queries_wait_for_a_free_worker(shop: ShopLake) -> None:
     queries = QueryService(seats=1)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(queries.ask, shop.catalog, SLOW, most_seconds=300.0)
@@ -199,19 +201,19 @@ def test_metrics(shop: ShopLake, client: TestClient) -> None:
     shop.land(["a", "b"], bad=["no"])
     shop.build(["a"], failed=1)
     text = client.get("/metrics").text
-    found = {
+    samples = {
         (family.name, *(sample.labels.get(label, "") for label in ("stream", "table"))): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    assert found["headrace_rows", "charges", "raw.charges"] == 2
-    assert found["headrace_bad_rows", "charges", "raw.charges"] == 1
-    assert found["headrace_bad_rows", "", "staging.charges"] == 1
-    assert found["headrace_batch_seconds", "", "staging.charges"] == 1.5
-    assert found["headrace_build_rows_in", "", "staging.charges"] == 2
-    assert found["headrace_build_rows_out", "", "staging.charges"] == 1
-    assert found["headrace_index_bytes", "", "staging.charges"] == 0
-    assert ("headrace_build_rows_in", "charges", "raw.charges") not in found, "nothing is built there"
+    assert samples["headrace_rows", "charges", "raw.charges"] == 2
+    assert samples["headrace_bad_rows", "charges", "raw.charges"] == 1
+    assert samples["headrace_bad_rows", "", "staging.charges"] == 1
+    assert samples["headrace_batch_seconds", "", "staging.charges"] == 1.5
+    assert samples["headrace_build_rows_in", "", "staging.charges"] == 2
+    assert samples["headrace_build_rows_out", "", "staging.charges"] == 1
+    assert samples["headrace_index_bytes", "", "staging.charges"] == 0
+    assert ("headrace_build_rows_in", "charges", "raw.charges") not in samples, "nothing is built there"
     phases = {
         (sample.labels["table"], sample.labels["phase"]): sample.value
         for family in text_string_to_metric_families(text)
@@ -222,8 +224,8 @@ def test_metrics(shop: ShopLake, client: TestClient) -> None:
         ("staging.charges", name): value
         for name, value in (("fetch", 0.012), ("query", 0.3), ("write", 0.02), ("commit", 0.021))
     }
-    assert found["headrace_pipeline_running", "", ""] == 0
-    assert ("headrace_lag_messages", "charges", "raw.charges") not in found, "Kafka is off: there is no lag to tell"
+    assert samples["headrace_pipeline_running", "", ""] == 0
+    assert ("headrace_lag_messages", "charges", "raw.charges") not in samples, "Kafka is off: there is no lag to tell"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_pages_that_can_not_be_loaded(shop: ShopLake, tmp_path: Path) -> None:
         load_pages(shop.pipeline, path)
 
 
-def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: ShopLake) -> None:
+def test_broken_pipeline_is_shown_with_its_error(shop: ShopLake) -> None:
     broken = {"other": SpecError('unknown key "formt"', where="pipelines/other/pipeline.yml:4", next_step="Fix the key.")}
     context = WebContext((), shop.watch.figures, shop.watch.catalog, shop.watch.topics, broken=broken)
     client = TestClient(make_app(context, Lock(None, local=True)), base_url="http://127.0.0.1")
@@ -274,7 +276,7 @@ def test_a_pipeline_that_can_not_be_loaded_is_shown_with_what_is_wrong(shop: Sho
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-def test_a_page_that_there_is_not(client: TestClient) -> None:
+def test_unknown_page_is_a_404(client: TestClient) -> None:
     answer = client.get("/<b>nope</b>", headers=BROWSER)
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/html")
@@ -293,7 +295,7 @@ def test_a_page_that_there_is_not(client: TestClient) -> None:
         )
 
 
-def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
+def test_unsupported_method_is_a_405(client: TestClient) -> None:
     answer = client.get("/api/query")
     assert answer.status_code == 405
     assert answer.json() == {"what": "/api/query does not support GET", "where": "/api/query", "next_step": "Use POST."}
@@ -310,20 +312,20 @@ def test_a_method_that_a_path_does_not_take(client: TestClient) -> None:
         (b'{"sql": "SELECT 1", "SQL": ""}', "SQL: Extra inputs are not permitted"),
     ],
 )
-def test_a_body_that_can_not_be(client: TestClient, body: bytes, what: str) -> None:
+def test_invalid_body_is_a_422(client: TestClient, body: bytes, what: str) -> None:
     answer = client.post("/api/query", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
     assert answer.json()["what"] == what
     assert answer.json()["next_step"] == "Fix the request; /openapi.json describes the API."
 
 
-def test_the_page_is_given_no_advice_for_a_terminal(client: TestClient) -> None:
-    found = client.post("/api/query", json={"sql": "DROP TABLE raw.charges"}).json()
-    assert found["next_step"] == "Write one SELECT, such as: SELECT count(*) FROM lineage.events"
-    assert "headrace query" not in str(found)
+def test_query_error_has_no_advice_for_a_terminal(client: TestClient) -> None:
+    problem = client.post("/api/query", json={"sql": "DROP TABLE raw.charges"}).json()
+    assert problem["next_step"] == "Write one SELECT, such as: SELECT count(*) FROM lineage.events"
+    assert "headrace query" not in str(problem)
 
 
-def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> None:
+def test_browser_gets_a_page_about_an_outage(shop: ShopLake) -> None:
     def away() -> tuple[PipelineStatus, ...]:
         raise UnavailableError("the catalog does not answer", next_step="Check it: headrace doctor")
 
@@ -344,7 +346,7 @@ def test_a_browser_is_told_on_a_page_that_something_is_away(shop: ShopLake) -> N
         (OSError("AWS Error ACCESS_DENIED during GetObject operation: No response body."), 500),
     ],
 )
-def test_a_table_whose_catalog_or_object_store_is_away(shop: ShopLake, error: Exception, status: int) -> None:
+def test_table_during_an_outage_is_a_503(shop: ShopLake, error: Exception, status: int) -> None:
     def away() -> Catalog:
         raise error
 

@@ -49,16 +49,16 @@ def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings
 
 @pytest.fixture
 def dsn(postgres_home: Settings) -> str:
-    found = start_postgres(postgres_home, detached=False, report=lambda sentence: None).dsn
-    empty(found)
-    return found
+    dsn_of_server = start_postgres(postgres_home, detached=False, report=lambda sentence: None).dsn
+    empty(dsn_of_server)
+    return dsn_of_server
 
 
 @pytest.fixture
 def server(dsn: str, postgres_home: Settings, make_weather_app: Callable[..., FastAPI]) -> Iterator[Server]:
     def conninfo() -> str | None:
-        found = running_postgres(postgres_home)
-        return found.dsn if found else None
+        running = running_postgres(postgres_home)
+        return running.dsn if running else None
 
     server = Server(make_weather_app(conninfo))
     server.start()
@@ -171,7 +171,7 @@ def test_a_topics_messages_follow_and_are_text(browser: Browser, server: Server,
     expect(page.locator("#signal")).to_have_text("live")
 
 
-def test_the_control_room_lives_and_recovers(browser: Browser, server: Server, shop: ShopLake) -> None:
+def test_control_room_updates_and_recovers(browser: Browser, server: Server, shop: ShopLake) -> None:
     watched = Watched(browser)
     node = watched.page.locator('[data-name="raw.charges"]')
     signal_ = watched.page.locator("#signal")
@@ -189,7 +189,7 @@ def test_the_control_room_lives_and_recovers(browser: Browser, server: Server, s
     expect(node).to_contain_text("3 rows")
 
 
-def test_the_dashboard_recovers_when_postgres_was_away(
+def test_dashboard_recovers_after_an_outage_of_postgres(
     browser: Browser, server: Server, dsn: str, postgres_home: Settings
 ) -> None:
     watched = Watched(browser)
@@ -211,7 +211,7 @@ def test_the_dashboard_recovers_when_postgres_was_away(
 @pytest.mark.parametrize(
     "path", ["/weather", "/room", "/tables/raw.charges", f"/topics/{TOPIC}", "/sql", "/login", "/tables/no.such"]
 )
-def test_a_phone(browser: Browser, server: Server, shop: ShopLake, topics: PlayedTopics, dsn: str, path: str) -> None:
+def test_pages_fit_a_phone(browser: Browser, server: Server, shop: ShopLake, topics: PlayedTopics, dsn: str, path: str) -> None:
     shop.land(["a" * 80, HOSTILE], bad=["x" * 200])
     topics.values = [b"x" * 400, b'{"%s": 1}' % (b"n" * 200)]
     publish(dsn, [("W" * 200, this_minute(), 80.0)])
@@ -225,7 +225,7 @@ def test_a_phone(browser: Browser, server: Server, shop: ShopLake, topics: Playe
     assert watched.overflow() == 0
 
 
-def test_the_keyboard_alone(browser: Browser, server: Server, shop: ShopLake) -> None:
+def test_pages_work_with_the_keyboard_only(browser: Browser, server: Server, shop: ShopLake) -> None:
     shop.land(["a"])
     watched = Watched(browser)
     page = watched.page

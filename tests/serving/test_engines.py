@@ -102,8 +102,8 @@ def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> N
 
     def ask(sql: str) -> list[dict[str, Any]]:
         question = read_question(sql, dialect=DIALECTS[Engine.spark], known=list_tables(catalog))
-        found: list[dict[str, Any]] = ask_spark(question, settings=settings, spark=spark).to_pylist()
-        return found
+        rows: list[dict[str, Any]] = ask_spark(question, settings=settings, spark=spark).to_pylist()
+        return rows
 
     assert ask(NAMES) == [{"n": 1, "visit": 2}, {"n": 11, "visit": 12}]
     with pytest.raises(
@@ -113,7 +113,7 @@ def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> N
     assert ask("SELECT '${env:PATH} ${spark.app.name}' AS text") == [{"text": "${env:PATH} ${spark.app.name}"}]
 
 
-@pytest.mark.parametrize("engine", [each for each in IN_PROCESS if each != Engine.duckdb])
+@pytest.mark.parametrize("engine", [engine for engine in IN_PROCESS if engine != Engine.duckdb])
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
@@ -128,14 +128,14 @@ def test_names_are_the_same_in_spark(catalog: Catalog, spark: SparkSession) -> N
         ("SELECT * FROM read_csv('/etc/passwd')", "query:1:15: a query can read only tables of the lake"),
     ],
 )
-def test_what_can_not_be_answered(catalog: Catalog, engine: Engine, sql: str, said: str) -> None:
+def test_engines_explain_what_is_wrong(catalog: Catalog, engine: Engine, sql: str, said: str) -> None:
     with pytest.raises(QueryError) as raised:
         IN_PROCESS[engine](catalog, sql)
     assert said in str(raised.value)
     assert raised.value.next_step
 
 
-def test_polars_needs_a_name_for_each_of_two_alike(catalog: Catalog) -> None:
+def test_polars_requires_aliases_for_ambiguous_names(catalog: Catalog) -> None:
     ask = IN_PROCESS[Engine.polars]
     both = "SELECT a.n AS a, b.n AS b FROM raw.orders AS a CROSS JOIN raw.shop.orders AS b ORDER BY 1, 2 LIMIT 1"
     assert ask(catalog, both).to_pylist() == [{"a": 0, "b": 1}]
@@ -143,7 +143,7 @@ def test_polars_needs_a_name_for_each_of_two_alike(catalog: Catalog) -> None:
         ask(catalog, "SELECT raw.orders.n FROM raw.orders CROSS JOIN raw.shop.orders")
 
 
-def test_clickhouse_that_is_missing_says_how_to_get_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_clickhouse_names_the_install_command(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chdb.state.sqlitelike", None)
     with pytest.raises(QueryError, match=r"ClickHouse is not installed(.|\n)*pip install 'headrace\[clickhouse\]'"):
         IN_PROCESS[Engine.clickhouse](catalog, "SELECT n FROM raw.orders")
@@ -167,7 +167,7 @@ def test_names_are_replaced_where_they_are_names(engine: Engine) -> None:
 
 
 def _kind(name: str, *arguments: Any) -> dict[str, Any]:
-    return {"rawType": name, "arguments": [{"value": each} for each in arguments]}
+    return {"rawType": name, "arguments": [{"value": argument} for argument in arguments]}
 
 
 UTC = pa.timestamp("us", "UTC")
@@ -195,7 +195,7 @@ ROW = _kind("row", {"fieldName": {"name": "a"}, "typeSignature": _kind("bigint")
         ),
     ],
 )
-def test_what_trino_says_is_what_it_means(signature: dict[str, Any], written: Any, value: Any, kind: pa.DataType) -> None:
+def test_trino_values_are_converted_by_type(signature: dict[str, Any], written: Any, value: Any, kind: pa.DataType) -> None:
     column = make_column(signature, [written, None])
     assert column.type == kind
     assert column.to_pylist() == [value, None]

@@ -46,14 +46,14 @@ def storage_of(folder: Path, **environ: str) -> Storage:
     ],
     ids=["path", "virtual", "amazon", "amazon-path"],
 )
-def test_where_clickhouse_reads(tmp_path: Path, environ: dict[str, str], place: str, style: str) -> None:
+def test_clickhouse_table_engine_on_s3(tmp_path: Path, environ: dict[str, str], place: str, style: str) -> None:
     storage = storage_of(tmp_path, **environ)
     wanted = f"IcebergS3({place}, 'Parquet') SETTINGS iceberg_metadata_file_path = 'metadata/{FILE}'"
     assert table_engine(METADATA, storage) == wanted
     assert store_settings(storage)["s3_uri_style"] == style
 
 
-def test_where_clickhouse_reads_on_the_disk() -> None:
+def test_clickhouse_table_engine_on_disk() -> None:
     wanted = f"IcebergLocal('/lake/raw/t', 'Parquet') SETTINGS iceberg_metadata_file_path = 'metadata/{FILE}'"
     assert table_engine(f"file:///lake/raw/t/metadata/{FILE}", DISK) == wanted
     assert store_settings(DISK) == {}
@@ -61,8 +61,8 @@ def test_where_clickhouse_reads_on_the_disk() -> None:
 
 def test_keys_are_not_repeated(tmp_path: Path) -> None:
     storage = storage_of(tmp_path, **OWN, **KEYS, AWS_SESSION_TOKEN="an-hour")
-    said = "AT IcebergS3('http://store.example:9000/lake', 'key-of-mine', 'secret-of-mine', 'an-hour')"
-    assert storage.without_secrets(said) == "AT IcebergS3('http://store.example:9000/lake', '***', '***', '***')"
+    message = "AT IcebergS3('http://store.example:9000/lake', 'key-of-mine', 'secret-of-mine', 'an-hour')"
+    assert storage.without_secrets(message) == "AT IcebergS3('http://store.example:9000/lake', '***', '***', '***')"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
 
 
 @pytest.mark.parametrize("engine", [Engine.polars, Engine.clickhouse, Engine.pyiceberg])
-def test_a_store_that_does_not_answer_is_told_soon(lost: Catalog, engine: Engine) -> None:
+def test_outage_of_the_object_store_is_reported_soon(lost: Catalog, engine: Engine) -> None:
     with pytest.raises(UnavailableError, match=r"warehouse: .* can't read the warehouse: ") as error:
         IN_PROCESS[engine](lost, "SELECT n FROM raw.orders")
     assert "-of-mine" not in str(error.value)

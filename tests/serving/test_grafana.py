@@ -11,10 +11,10 @@ from headrace.serving.metrics import ABOUT, LABELS, PHASE, PHASE_LABELS, RUNNING
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "headrace.json"
 
 
-def test_the_dashboard_asks_for_what_there_is() -> None:
+def test_dashboard_uses_all_metrics_and_only_known_labels() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    queries += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    queries += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
     named = {name for query in queries for name in re.findall(r"\bheadrace_\w+", query)}
     known = {RUNNING, PHASE, *ABOUT} - {"headrace_checkpoint", "headrace_bad_rows"}  # the second is for older dashboards
     assert named == known
@@ -23,7 +23,7 @@ def test_the_dashboard_asks_for_what_there_is() -> None:
     legends = {
         name
         for panel in dashboard["panels"]
-        for each in panel["targets"]
-        for name in re.findall(r"{{(\w+)}}", each["legendFormat"])
+        for target in panel["targets"]
+        for name in re.findall(r"{{(\w+)}}", target["legendFormat"])
     }
     assert legends <= {*LABELS, *PHASE_LABELS}

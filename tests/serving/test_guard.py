@@ -28,7 +28,7 @@ def locked(shop: ShopLake) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("path", ["/api/figures", "/api/flow", "/metrics", "/openapi.json", "/sql", "/nothing"])
-def test_without_the_token(locked: TestClient, path: str) -> None:
+def test_request_without_the_token_is_refused(locked: TestClient, path: str) -> None:
     answer = locked.get(path)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
@@ -38,7 +38,7 @@ def test_without_the_token(locked: TestClient, path: str) -> None:
     assert locked.post(path).status_code == 401
 
 
-def test_with_the_token(locked: TestClient) -> None:
+def test_request_with_the_token_is_answered(locked: TestClient) -> None:
     assert locked.get("/api/figures", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
     assert locked.get("/health").json() == {"status": "healthy"}, "that it lives is no secret"
 
@@ -89,7 +89,7 @@ def test_a_login(locked: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "/a\nb", "javascript:1"])
-def test_a_login_leads_nowhere_else(locked: TestClient, path: str) -> None:
+def test_login_redirects_only_within_the_application(locked: TestClient, path: str) -> None:
     assert local_path(path) == "/"
     assert locked.post("/login", data={"token": SECRET, "next": path}).headers["location"] == "/"
 
@@ -130,18 +130,18 @@ def test_a_name_that_leads_to_this_machine_is_not_answered(client: TestClient, h
         ({"Origin": "http://127.0.0.1:3000"}, 200),
     ],
 )
-def test_a_page_of_another_site_asks_nothing(client: TestClient, headers: dict[str, str], status: int) -> None:
+def test_request_of_another_site_is_refused(client: TestClient, headers: dict[str, str], status: int) -> None:
     own = {"Host": "127.0.0.1:3000", "Content-Type": "application/json", **headers}
     assert client.post("/api/query", content=b'{"sql": "SELECT 1"}', headers=own).status_code == status
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:3000", "127.0.0.1:3000", "[::1]:3000", "[::1]"])
-def test_names_of_this_machine(client: TestClient, host: str) -> None:
+def test_names_of_this_machine_are_accepted(client: TestClient, host: str) -> None:
     assert client.get("/api/figures", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "lake.example"])
-def test_beyond_this_machine_a_token_must_be_set(host: str) -> None:
+def test_non_loopback_address_requires_a_token(host: str) -> None:
     with pytest.raises(SettingsError, match="requires HEADRACE_TOKEN, which is not set"):
         make_lock(host, {})
     with pytest.raises(SettingsError, match=r"at least 16 characters, and it has 1\n"):
@@ -152,7 +152,7 @@ def test_beyond_this_machine_a_token_must_be_set(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
-def test_on_this_machine_it_need_not(host: str) -> None:
+def test_loopback_address_requires_no_token(host: str) -> None:
     assert make_lock(host, {}) == Lock(None, local=True)
     assert make_lock(host, {TOKEN: SECRET}).token == SECRET, "who sets one means it"
 
@@ -163,13 +163,13 @@ def test_the_command_refuses_to_start_without_a_token(tmp_path: Path) -> None:
     assert "HEADRACE_TOKEN" in application.said()
 
 
-def test_a_login_takes_no_more_than_a_form(locked: TestClient) -> None:
+def test_login_limits_the_form(locked: TestClient) -> None:
     for content in (b"token=" + b"x" * 5_000, (b"x" * 1_000 for _ in range(10))):
         assert locked.post("/login", content=content).status_code == 413
     assert locked.post("/login", content=b"x" * 10_000_000).status_code == 413
 
 
-def test_wrong_tokens_make_an_address_wait(locked: TestClient) -> None:
+def test_login_throttles_wrong_tokens(locked: TestClient) -> None:
     answers = [locked.post("/login", data={"token": f"wrong {number}"}) for number in range(FREE_TRIES)]
     assert {answer.status_code for answer in answers} == {403}
     refused = locked.post("/login", data={"token": SECRET})
@@ -177,7 +177,7 @@ def test_wrong_tokens_make_an_address_wait(locked: TestClient) -> None:
     assert locked.get("/api/figures", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
 
 
-def test_waits_double_and_are_forgotten() -> None:
+def test_login_backoff_doubles_and_expires() -> None:
     now = 0.0
     throttle = LoginThrottle(clock=lambda: now)
     waits = []

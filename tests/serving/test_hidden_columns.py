@@ -73,8 +73,8 @@ def ask_of(catalog: Catalog, sql: str, engine: Engine) -> Question:
     return split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
 
 
-def rows_of(found: pa.Table) -> list[list[Any]]:
-    return [list(row) for row in zip(*(column.to_pylist() for column in found.columns), strict=True)]
+def rows_of(result: pa.Table) -> list[list[Any]]:
+    return [list(row) for row in zip(*(column.to_pylist() for column in result.columns), strict=True)]
 
 
 @pytest.mark.parametrize("engine", IN_PROCESS)
@@ -85,15 +85,15 @@ def test_engine_shows_no_states(catalog: Catalog, engine: Engine, sql: str) -> N
 
 @pytest.mark.parametrize("engine", IN_PROCESS)
 def test_engine_shows_no_states_of_two_joined_aggregates(catalog: Catalog, engine: Engine) -> None:
-    found = IN_PROCESS[engine](catalog, JOINED)
-    assert not [name for name in found.column_names if STATE in name]
-    assert rows_of(found)[0][:3] == ["x", 3, 1]
+    result = IN_PROCESS[engine](catalog, JOINED)
+    assert not [name for name in result.column_names if STATE in name]
+    assert rows_of(result)[0][:3] == ["x", 3, 1]
 
 
 @pytest.mark.parametrize("engine", [Engine.duckdb, Engine.pyiceberg, Engine.clickhouse])
 def test_engine_describes_no_states(catalog: Catalog, engine: Engine) -> None:
-    found = IN_PROCESS[engine](catalog, "DESCRIBE gold.stats")
-    assert found.column(0).to_pylist() == ["g", "n", BUILD_ID]
+    result = IN_PROCESS[engine](catalog, "DESCRIBE gold.stats")
+    assert result.column(0).to_pylist() == ["g", "n", BUILD_ID]
 
 
 @pytest.mark.spark
@@ -117,7 +117,7 @@ def test_spark_shows_no_states(catalog: Catalog, settings: Settings, spark: Spar
 def test_trino_is_asked_for_the_shown_columns(catalog: Catalog) -> None:
     def asked(sql: str) -> str:
         question = ask_of(catalog, sql, Engine.trino)
-        return list_columns(question, name=lambda each: _quote(each.table), quote=_quote_column)
+        return list_columns(question, name=lambda mention: _quote(mention.table), quote=_quote_column)
 
     listed = '(SELECT "g", "n", "_build_id" FROM "gold"."stats")'
     assert asked("SELECT gold.stats.n FROM gold.stats") == f'SELECT "stats".n FROM {listed} AS "stats"'
@@ -125,16 +125,16 @@ def test_trino_is_asked_for_the_shown_columns(catalog: Catalog) -> None:
     assert (
         asked("SELECT * FROM gold.stats s TABLESAMPLE BERNOULLI (9)") == f"SELECT * FROM {listed} s TABLESAMPLE BERNOULLI (9)"
     )
-    for kept in ("DESCRIBE {}", "TABLE {}", "SELECT * FROM {} FOR VERSION AS OF 1"):
-        assert asked(kept.format("gold.stats")) == kept.format('"gold"."stats"')
+    for query in ("DESCRIBE {}", "TABLE {}", "SELECT * FROM {} FOR VERSION AS OF 1"):
+        assert asked(query.format("gold.stats")) == query.format('"gold"."stats"')
 
 
-def test_result_loses_states_where_a_name_had_to_stay(catalog: Catalog) -> None:
+def test_result_has_no_states_if_a_name_is_not_replaced(catalog: Catalog) -> None:
     question = ask_of(
         catalog, "SELECT * FROM gold.stats FOR VERSION AS OF 1 AS a JOIN gold.days AS b ON a.g = b.d", Engine.trino
     )
-    found = pa.table([pa.array([each]) for each in ("x", "{}", "y", "{}")], names=["g", STATE, "d", STATE])
-    assert drop_hidden(found, question).column_names == ["g", "d"]
+    result = pa.table([pa.array([value]) for value in ("x", "{}", "y", "{}")], names=["g", STATE, "d", STATE])
+    assert drop_hidden(result, question).column_names == ["g", "d"]
     described = drop_hidden(pa.table({"Column": ["g", STATE]}), ask_of(catalog, "DESCRIBE gold.stats", Engine.trino))
     assert described.to_pylist() == [{"Column": "g"}]
 

@@ -70,7 +70,7 @@ def test_a_message_that_reads_both_ways_is_shown_as_bytes_unless_its_framing_is_
     assert read_part(raw, Writing(text, five, "none")).schema == "the stream's schema"
 
 
-def test_numbers_are_as_they_came() -> None:
+def test_numbers_are_exact() -> None:
     shown = read_part(b'{"a":1.10,"b":123456789012345678901234567890,"c":[1e2]}', Writing())
     assert '"a": 1.10' in shown.text
     assert "123456789012345678901234567890" in shown.text
@@ -95,7 +95,7 @@ def test_numbers_are_as_they_came() -> None:
         (b"", Writing(), "empty", ""),
     ],
 )
-def test_what_can_not_be_decoded_is_shown_with_its_reason(raw: bytes, writing: Writing, form: str, reason: str) -> None:
+def test_undecodable_message_is_shown_with_its_reason(raw: bytes, writing: Writing, form: str, reason: str) -> None:
     shown = read_part(raw, writing)
     assert shown.form == form
     assert reason in shown.reason
@@ -122,11 +122,11 @@ def test_secrets_are_hidden() -> None:
     assert read_header("trace", b"abc").text == "abc"
 
 
-def test_nothing_that_a_terminal_obeys_is_left() -> None:
+def test_control_characters_are_removed() -> None:
     hostile = "\x1b[2J\x9b31m\u202etxt.exe\x7f"
     for raw in (hostile.encode(), json.dumps({hostile: hostile}, ensure_ascii=False).encode()):
         shown = read_part(raw, Writing())
-        assert all(each.isprintable() or each in "\n\t" for each in shown.text)
+        assert all(character.isprintable() or character in "\n\t" for character in shown.text)
     assert json.loads(shown.text) == {hostile: hostile}, "escaped as JSON escapes"
     assert printable("tag \U000e0001") == "tag \\udb40\\udc01"
 

@@ -25,7 +25,7 @@ _EXAMPLES = 25
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_the_api_keeps_its_promises(
+def test_api_conforms_to_its_openapi(
     shop: ShopLake, dsn: str, make_weather_app: Callable[..., FastAPI], mode: GenerationMode
 ) -> None:
     """Ask what the OpenAPI allows (positive), and what it does not (negative)."""
@@ -34,9 +34,9 @@ def test_the_api_keeps_its_promises(
     app = make_weather_app(lambda: dsn, lock=Lock(None, local=False))
     described = schemathesis.openapi.from_asgi("/openapi.json", app)
     asked: set[str] = set()
-    for found in described.get_all_operations():
-        assert isinstance(found, Ok)
-        operation = found.ok()
+    for result in described.get_all_operations():
+        assert isinstance(result, Ok)
+        operation = result.ok()
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
             continue  # there is nothing to get wrong
 

@@ -99,7 +99,7 @@ def test_minutes_are_those_of_a_batch_also_for_late_readings_and_replays(
     take(lake, spark, pipeline, [json.dumps(no_time).encode(), *readings(1, seed=3)])
     with ThreadPoolExecutor(2) as pool:  # two at a time: one of them has nothing left to do
         both = list(pool.map(lambda _: show(lake, pipeline, database), range(2)))
-    assert sorted(each.rows for each in both if each) == [2]
+    assert sorted(row.rows for row in both if row) == [2]
     wanted = recompute(lake)
     assert published(database) == wanted
     assert ask(database, "SELECT max(last_updated) FROM weather") > before
@@ -126,7 +126,7 @@ def event(n: int, key: str, *, gone: bool = False, note: str | None = "new", pri
     return json.dumps({"id": key, "note": note, "price": price, "tags": ["a", "b"], "gone": gone, "n": n}).encode()
 
 
-def test_rows_that_go_away_and_rows_that_do_not_fit(
+def test_publish_deletes_rows_and_rejects_invalid_ones(
     lake: Lake, spark: SparkSession, items: Pipeline, database: str, tmp_path: Path
 ) -> None:
     take(lake, spark, items, [event(1, "a"), event(1, "b"), event(1, "c", note=None)])
@@ -156,7 +156,7 @@ def test_rows_that_go_away_and_rows_that_do_not_fit(
         show(lake, items, "host=127.0.0.1 port=1 dbname=x user=x password=secret")
 
 
-def test_the_batch_that_tests_hold_against_knows_its_arithmetic() -> None:
+def test_reference_batch_computes_correctly() -> None:
     """Windows end where the next begins, null times fall back to Kafka's, and text that is no number counts without a value."""
     at = START.replace(second=59, microsecond=999_000)
     rows: list[dict[str, Any]] = [

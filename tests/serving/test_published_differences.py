@@ -49,8 +49,8 @@ def published(prices: PriceList, database: str) -> PriceList:
 
 def test_a_column_added_to_the_ddl_is_added_in_postgres_and_filled_in_all_rows(published: PriceList, database: str) -> None:
     published.write_ddl(WITH_COLOUR)
-    found = compare(published, database)
-    assert found.problems == ('column "colour" is missing in Postgres: ALTER TABLE "prices" ADD COLUMN "colour" text;',)
+    comparison = compare(published, database)
+    assert comparison.problems == ('column "colour" is missing in Postgres: ALTER TABLE "prices" ADD COLUMN "colour" text;',)
     published.build({"c": ("3.30", "black")})
     done = show(published, database)
     assert done is not None
@@ -106,10 +106,12 @@ def test_a_role_that_may_not_alter_the_table_gets_the_statement(published: Price
 def test_a_changed_type_is_refused_with_the_statement_and_repaired_by_full(published: PriceList, database: str) -> None:
     published.write_ddl(DDL.replace("NUMERIC(10, 2)", "TEXT"))
     published.build({"d": ("4.40", "red")})
-    found = compare(published, database)
-    assert found.different == 1
-    assert found.problems[0] == "Postgres has build 1, and the lake has build 2"
-    assert found.problems[1].startswith('column "price" is numeric(10,2) in Postgres and text in the DDL: ALTER TABLE "prices"')
+    comparison = compare(published, database)
+    assert comparison.different == 1
+    assert comparison.problems[0] == "Postgres has build 1, and the lake has build 2"
+    assert comparison.problems[1].startswith(
+        'column "price" is numeric(10,2) in Postgres and text in the DDL: ALTER TABLE "prices"'
+    )
     with pytest.raises(PublishError, match=r"price.* is numeric") as caught:
         show(published, database)
     assert "headrace publish shop --table prices --full" in caught.value.next_step
@@ -123,7 +125,7 @@ def test_a_changed_type_is_refused_with_the_statement_and_repaired_by_full(publi
     assert compare(published, database) == PublishedComparison(rows=4)
 
 
-def test_columns_that_leave_the_ddl(published: PriceList, database: str) -> None:
+def test_columns_removed_from_the_ddl_are_dropped_by_full(published: PriceList, database: str) -> None:
     published.write_ddl(WITH_COLOUR)
     show(published, database)
     published.write_ddl(DDL)
@@ -149,8 +151,8 @@ def test_columns_that_leave_the_ddl(published: PriceList, database: str) -> None
 )
 def test_a_manual_change_is_found_and_repaired(published: PriceList, database: str, change: str, example: str) -> None:
     ask(database, change)
-    found = compare(published, database)
-    assert (found.different, found.examples, found.problems) == (1, (example,), ())
+    comparison = compare(published, database)
+    assert (comparison.different, comparison.examples, comparison.problems) == (1, (example,), ())
     assert show(published, database) is None  # nothing was built: only a full publication looks at every row
     show(published, database, full=True)
     assert compare(published, database) == PublishedComparison(rows=3)
@@ -160,9 +162,9 @@ def test_a_ddl_with_fewer_decimals_differs_where_it_rounds(prices: PriceList, da
     prices.write_ddl(DDL.replace("NUMERIC(10, 2)", "NUMERIC(10, 1)"))
     prices.build({"a": ("1.10", "red"), "b": ("2.25", "blue")})
     show(prices, database)
-    found = compare(prices, database)
-    assert (found.different, found.columns, found.examples) == (1, (("price", 1),), ("id b: price",))
-    assert found.problems == (
+    comparison = compare(prices, database)
+    assert (comparison.different, comparison.columns, comparison.examples) == (1, (("price", 1),), ("id b: price",))
+    assert comparison.problems == (
         'column "price" is decimal(10, 2) in the lake and numeric(10,1) in the DDL, which rounds values: change the DDL',
     )
     prices.write_ddl(DDL)
@@ -176,8 +178,8 @@ def test_a_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList
     show(published, database)
     assert compare(published, database) == PublishedComparison(rows=3)
     ask(database, "ALTER TABLE prices DROP CONSTRAINT prices_pkey; INSERT INTO prices (id, price) VALUES ('a', 7)")
-    found = compare(published, database)
-    assert found.problems == (
+    comparison = compare(published, database)
+    assert comparison.problems == (
         'the primary key is () in Postgres and (id) in the DDL: ALTER TABLE "prices" ADD PRIMARY KEY ("id");',
     )
     with pytest.raises(PublishError, match="primary key"):
@@ -185,8 +187,8 @@ def test_a_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList
     show(published, database, full=True)
     assert compare(published, database) == PublishedComparison(rows=3)
     ask(database, "DROP TABLE prices")
-    found = compare(published, database)
-    assert (found.different, found.problems) == (3, ("not found in Postgres: table prices",))
+    comparison = compare(published, database)
+    assert (comparison.different, comparison.problems) == (3, ("there is no table prices in Postgres",))
     show(published, database, full=True)
     assert compare(published, database) == PublishedComparison(rows=3)
 
@@ -198,9 +200,9 @@ def test_a_backup_of_postgres_is_behind_and_is_caught_up(published: PriceList, d
     assert compare(published, database) == PublishedComparison(rows=3)
     ask(database, "DELETE FROM prices; INSERT INTO prices SELECT * FROM saved")
     ask(database, "DELETE FROM headrace_published; INSERT INTO headrace_published SELECT * FROM saved_progress")
-    found = compare(published, database)
-    assert found.problems == ("Postgres has build 1, and the lake has build 2",)
-    assert found.examples == ("id a: only in Postgres", "id b: price", "id d: only in the lake")
+    comparison = compare(published, database)
+    assert comparison.problems == ("Postgres has build 1, and the lake has build 2",)
+    assert comparison.examples == ("id a: only in Postgres", "id b: price", "id d: only in the lake")
     show(published, database)
     assert compare(published, database) == PublishedComparison(rows=3)
 
@@ -225,9 +227,9 @@ def test_a_lake_restored_from_a_backup_is_published_as_a_whole(published: PriceL
     shutil.move(tmp_path / "backup", tmp_path / ".headrace")
     published.rows = rows
     published.build({"b": ("8.00", "blue")})
-    found = compare(published, database)
-    assert found.problems == ("Postgres has build 2 of another history of the table, and the lake has build 2",)
-    assert found.examples == ("id a: price", "id b: price", "id d: only in Postgres")
+    comparison = compare(published, database)
+    assert comparison.problems == ("Postgres has build 2 of another history of the table, and the lake has build 2",)
+    assert comparison.examples == ("id a: price", "id b: price", "id d: only in Postgres")
     show(published, database)
     assert compare(published, database) == PublishedComparison(rows=3)
     published.build({"e": ("5.00", "red")})
@@ -235,7 +237,7 @@ def test_a_lake_restored_from_a_backup_is_published_as_a_whole(published: PriceL
     assert compare(published, database) == PublishedComparison(rows=4)
 
 
-def test_a_table_that_somebody_else_made_is_left_alone(prices: PriceList, database: str) -> None:
+def test_publish_does_not_change_a_foreign_table(prices: PriceList, database: str) -> None:
     ask(database, "CREATE TABLE prices (id TEXT PRIMARY KEY, note TEXT); INSERT INTO prices VALUES ('x', 'mine')")
     prices.build(THREE)
     with pytest.raises(PublishError, match='column "price" is missing') as caught:
@@ -254,11 +256,11 @@ def test_ddl_with_a_foreign_key_json_and_keywords_can_be_compared(prices: PriceL
     show(prices, database)
     assert compare(prices, database) == PublishedComparison(rows=3)
     ask(database, "UPDATE prices SET price = '9' WHERE id = 'b'; ALTER TABLE prices DROP COLUMN \"order\"")
-    found = compare(prices, database)
-    assert found.problems == (
+    comparison = compare(prices, database)
+    assert comparison.problems == (
         'column "order" is missing in Postgres: ALTER TABLE "prices" ADD COLUMN "order" bigint DEFAULT 7;',
     )
-    assert found.examples == ("id b: price",)
+    assert comparison.examples == ("id b: price",)
     show(prices, database, full=True)
     assert compare(prices, database) == PublishedComparison(rows=3)
 
@@ -267,8 +269,8 @@ def test_status_says_for_how_long_postgres_is_behind(published: PriceList, datab
     now = datetime.now(timezone.utc) + timedelta(minutes=2)
 
     def status() -> tuple[int | None, str]:
-        (found,) = read_published(database, [published.published], catalog=published.catalog, now=now)
-        return found.build_id, found.state
+        (status,) = read_published(database, [published.published], catalog=published.catalog, now=now)
+        return status.build_id, status.state
 
     assert status() == (1, "fresh")
     published.build({"d": ("4.40", "red")})

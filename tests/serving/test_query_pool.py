@@ -53,12 +53,12 @@ def queries(spills: Path) -> Iterator[QueryService]:
 
 
 def workers() -> list[psutil.Process]:
-    found = []
+    results = []
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it has just ended
             if "headrace.serving.sql.query_worker" in child.cmdline():
-                found.append(child)
-    return found
+                results.append(child)
+    return results
 
 
 def memory_of(process: psutil.Process) -> int:
@@ -88,7 +88,7 @@ def test_spill_is_bounded_and_removed(lake: ShopLake, queries: QueryService, spi
     with pytest.raises(QueryError, match="exceeds its memory limit"):
         queries.ask(lake.catalog, sql, most_seconds=LONG)
     assert set(Path.cwd().iterdir()) == before
-    assert sum(each.stat().st_size for each in spills.rglob("*") if each.is_file()) < MB
+    assert sum(path.stat().st_size for path in spills.rglob("*") if path.is_file()) < MB
 
 
 def test_a_result_that_is_too_long_is_refused(lake: ShopLake, queries: QueryService) -> None:
@@ -103,12 +103,12 @@ def test_deep_nesting_is_a_query_error(lake: ShopLake, queries: QueryService) ->
 
 def test_workers_have_no_secrets_of_the_server(lake: ShopLake, queries: QueryService) -> None:
     queries.ask(lake.catalog, "SELECT 1")
-    found = [each.environ() for each in workers()]
-    assert found
-    assert all("HEADRACE_TOKEN" not in each and "STRIPE_WEBHOOK_SECRET" not in each for each in found)
+    environs = [worker.environ() for worker in workers()]
+    assert environs
+    assert all("HEADRACE_TOKEN" not in environ and "STRIPE_WEBHOOK_SECRET" not in environ for environ in environs)
 
 
-def test_a_file_that_hangs_is_given_up_while_others_are_answered(tmp_path: Path, lake: ShopLake, queries: QueryService) -> None:
+def test_hanging_file_times_out_while_others_are_answered(tmp_path: Path, lake: ShopLake, queries: QueryService) -> None:
     hung = ShopLake(tmp_path)
     hung.land(["a"])
     replace_data_file(hung, os.mkfifo)
@@ -149,9 +149,9 @@ def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: Sho
 
 def test_an_idle_worker_that_is_killed_is_replaced(lake: ShopLake, queries: QueryService) -> None:
     queries.ask(lake.catalog, "SELECT 1")
-    for each in workers():
-        each.kill()
-        each.wait()
+    for worker in workers():
+        worker.kill()
+        worker.wait()
     assert queries.ask(lake.catalog, "SELECT 1 AS one").rows == ((1,),)
 
 

@@ -47,13 +47,13 @@ def answering(*answers: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
             server.shutdown()
 
 
-def test_a_trino_that_has_just_started_is_asked_again() -> None:
+def test_query_is_retried_on_a_trino_that_has_just_started() -> None:
     with answering(NOBODY, ROWS) as (url, asked):
         assert trino.ask(QUESTION, url=url).to_pylist() == [{"n": 1}, {"n": 2}]
     assert asked == ['SELECT n FROM "raw"."orders"'] * 2
 
 
-def test_a_trino_that_stays_without_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trino_without_nodes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trino, "TIMEOUT_SECONDS", 0.0)
     with answering(NOBODY) as (url, asked), pytest.raises(QueryError, match="No nodes available"):
         trino.ask(QUESTION, url=url)

@@ -19,9 +19,9 @@ def refuse(name: str) -> NoReturn:
 
 def test_rows_with_floats_that_are_not_finite_are_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
     floats = [math.nan, math.inf, -math.inf, 1.5, None]
-    rows = pa.table({"x": floats, "inner": [{"y": [each]} for each in floats], "t": ["\x1b[31m", "[b]", ":x:", "", None]})
+    rows = pa.table({"x": floats, "inner": [{"y": [value]} for value in floats], "t": ["\x1b[31m", "[b]", ":x:", "", None]})
     show_rows(Console(), rows, as_json=True)
-    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
-    assert [row["x"] for row in found] == ["NaN", "Infinity", "-Infinity", 1.5, None]
-    assert [row["inner"]["y"][0] for row in found] == ["NaN", "Infinity", "-Infinity", 1.5, None]
-    assert [row["t"] for row in found] == ["\x1b[31m", "[b]", ":x:", "", None]
+    read = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert [row["x"] for row in read] == ["NaN", "Infinity", "-Infinity", 1.5, None]
+    assert [row["inner"]["y"][0] for row in read] == ["NaN", "Infinity", "-Infinity", 1.5, None]
+    assert [row["t"] for row in read] == ["\x1b[31m", "[b]", ":x:", "", None]

@@ -46,7 +46,7 @@ def test_all_averages_by_city(dsn: str, weather: TestClient) -> None:
     }
 
 
-def test_what_came_or_changed_since(dsn: str, weather: TestClient) -> None:
+def test_averages_changed_since_a_time(dsn: str, weather: TestClient) -> None:
     def since(moment: str) -> dict[str, list[str]]:
         data = weather.get("/api/weather/latest", params={"since": moment}).json()["data"]
         return {city: [point["time"] for point in points] for city, points in data.items()}
@@ -63,7 +63,7 @@ def test_what_came_or_changed_since(dsn: str, weather: TestClient) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?since=", "?since=yesterday", "?since=0001-01-01T00:00:00%2B10:00", "?since=1e400"])
-def test_since_when(weather: TestClient, query: str) -> None:
+def test_invalid_since_is_refused(weather: TestClient, query: str) -> None:
     assert weather.get(f"/api/weather/latest{query}").status_code == 422
 
 
@@ -82,7 +82,7 @@ def test_without_postgres(make_weather_app: Callable[..., FastAPI]) -> None:
             assert client.get("/health").json() == {"status": "healthy"}
 
 
-def test_connections_only_read(dsn: str, make_weather_app: Callable[..., FastAPI]) -> None:
+def test_connections_are_read_only(dsn: str, make_weather_app: Callable[..., FastAPI]) -> None:
     readers = make_weather_app(lambda: dsn).state.readers
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), readers.connection() as connection:
         connection.execute("DELETE FROM weather")
@@ -91,9 +91,9 @@ def test_connections_only_read(dsn: str, make_weather_app: Callable[..., FastAPI
 
 def test_a_copy_of_the_pipeline_has_pages_of_its_own(tmp_path: Path) -> None:
     path = copy_pipeline("weather", target_name="mine", folder=tmp_path)
-    mine = load_pipeline("mine", environ={}, folder=tmp_path)
-    assert mine.serving.pages == path / "serving" / "pages.py"
-    pages = load_pages(mine, mine.serving.pages)
+    copied = load_pipeline("mine", environ={}, folder=tmp_path)
+    assert copied.serving.pages == path / "serving" / "pages.py"
+    pages = load_pages(copied, copied.serving.pages)
     assert pages.home == "/mine"
     paths = {route.path for route in pages.router.routes if isinstance(route, APIRoute)}
     assert paths == {"/mine", "/api/mine", "/api/mine/latest"}
