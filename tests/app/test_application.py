@@ -1,4 +1,4 @@
-"""Several pipelines in one application: one that can't be started leaves the others running, and nothing of itself."""
+"""Run several pipelines in one application: a pipeline that fails to start leaves nothing running and the others start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.spec.model.pipeline import Pipeline, Stream, TableName
 
 @dataclass
 class World:
-    """What the start of pipelines calls, in order; `broken` are the steps that fail."""
+    """The recorded calls of a start, in order; the steps in `broken` fail."""
 
     broken: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Generators in the background: one process each, found again, and stopped by their own pids."""
+"""Background generators: one process each, found by their state files and stopped by their pids."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def events(random, now): ...
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """A working folder with a pipeline whose generators, once loaded, wait for as long as a test can take."""
+    """A working folder with a pipeline whose generators block after they were loaded."""
     folder = tmp_path / "pipelines" / "mine"
     folder.mkdir(parents=True)
     for name, text in {"pipeline.yml": PIPELINE, "id.sql": "id STRING", "wait.py": WAIT}.items():

@@ -1,4 +1,4 @@
-"""What the board of a live run shows of streams and tables."""
+"""The board of a live run: streams and tables."""
 
 from __future__ import annotations
 

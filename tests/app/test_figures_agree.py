@@ -1,4 +1,4 @@
-"""Status, verify, quality, the quarantine and the pages count the same rows after replays, erasures and rebuilds."""
+"""Status, verify, quality, the quarantine and the pages agree on row counts after replays, erasures and rebuilds."""
 
 from __future__ import annotations
 

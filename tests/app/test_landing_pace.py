@@ -1,4 +1,4 @@
-"""How often landing starts a batch: at once, unless tables are being built."""
+"""The pace of landing: a batch starts at once, unless builds are running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH = SimpleNamespace(notes=(), behind=0)
 
 
 class Lander:
-    """Has a batch whenever it is asked, and sets `stop` after some."""
+    """A lander that always has a batch, and sets `stop` after a number of them."""
 
     def __init__(self, stop: Event, *, batches: int) -> None:
         self.stop, self.left = stop, batches
@@ -29,7 +29,7 @@ class Lander:
 
 
 def seconds_of(batches: int, *, busy_until: float) -> float:
-    """Return how long so many batches take where tables are built for the first seconds."""
+    """Return the duration of a number of batches while builds run for the first seconds."""
     stop, started = Event(), time.monotonic()
     session = SimpleNamespace(
         lander=Lander(stop, batches=batches),

@@ -1,4 +1,4 @@
-"""Builds beside landing: they wait for what is away, and what nobody expected ends the run."""
+"""Builds beside landing: they retry during an outage, and an unexpected error ends the run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 class Live:
-    """A pipeline that runs live. Its tables are built as `build` says, which gets a table's name and the number of the try."""
+    """A live pipeline whose builds return `build(name, attempt)`."""
 
     def __init__(self, pipeline: Pipeline, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         settings: Any = load_settings(flags={}, environ={}, folder=folder)
@@ -121,7 +121,7 @@ def test_unexpected_error_ends_the_run(running: Live) -> None:
 
     running.build = build
     with pytest.raises(TypeError, match="a bug"), running.builds():
-        assert running.end.wait(60), "landing is told to end"
+        assert running.end.wait(60), "landing ends"
     assert (running.tried, running.said) == (["latest"], [])
     assert (running.lake.settings.logs / "build.log").read_text(encoding="utf-8").endswith("TypeError: a bug\n")
 
@@ -261,7 +261,7 @@ def test_slow_table_does_not_delay_an_independent_one(
 
 
 class Tables:
-    """Plays what becomes of each table at each try, and keeps who was tried."""
+    """Returns a planned outcome for each attempt at a table, and records the attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, **errors: list[Exception | None]) -> None:
         self.tried: list[tuple[str, bool]] = []
@@ -299,7 +299,7 @@ def test_build_retries_without_building_twice(pipeline: Pipeline, monkeypatch: p
         retry_policy=RetryPolicy("build", report=messages.append),
     )
     assert all(outcome.built and not outcome.error for outcome in outcomes)
-    assert [name for name in tables.tried if name[1]] == [("latest", True)], "it is written anew once"
+    assert [name for name in tables.tried if name[1]] == [("latest", True)], "it is rebuilt once"
     assert all(outcome.error is None for outcome in reported), "no table is blamed for it"
     assert tables.mirrored == 2
     assert [sentence.split(";")[0].split(" after ")[0] for sentence in messages] == [

@@ -1,4 +1,4 @@
-"""Live builds on real tables: slow and failing ones delay no other, and two pipelines run in one application."""
+"""Live builds of real tables: slow and failing tables delay no other, and two pipelines run in one application."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def event(number: int, *, cents: int = 100) -> Event:
 
 
 class LivePond:
-    """A pond whose tables are built live."""
+    """A test lake whose tables are built live."""
 
     def __init__(self, layer_lake: LayerLake, spark: SparkSession) -> None:
         nothing: Any = None

@@ -1,4 +1,4 @@
-"""The notebook is run from top to bottom; and what `headrace notebook` hands to JupyterLab."""
+"""The notebook runs from top to bottom, and `headrace notebook` starts JupyterLab with the right arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read() -> Any:
 
 
 def run(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the notebook as it was run in a kernel of its own."""
+    """Run the notebook in its own kernel and return it with its outputs."""
     for name in [*os.environ]:
         if OURS.match(name) and name not in ("HEADRACE_CACHE",):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Each table is published once it is built, beside the builds of others."""
+"""The publish queue: each table is published once it is built, while others are being built."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B = (PostgresTable(name, TableName("lake", name), "", ("id",), ("id",)) for n
 
 
 class FakePublisher:
-    """Publishes tables by name; `errors` are raised first."""
+    """A publisher that records table names, and raises `errors` first."""
 
     settings: Settings
 

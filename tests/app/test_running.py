@@ -1,4 +1,4 @@
-"""Whether a pipeline runs is told by its lock, and who looks keeps nobody out."""
+"""`is_running` checks a pipeline's lock without blocking it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_is_running_is_false_after_the_holder_was_killed(tmp_path: Path) -> None
 
 
 def test_is_running_ignores_the_pid_in_the_file(tmp_path: Path) -> None:
-    """Containers that share a home have processes of the same numbers, and don't see those of one another."""
+    """Containers that share a home reuse pids and can't see each other's processes."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     lock = settings.home / "locks" / "mine.lock"
     with pipeline_lock(settings, "mine", take_over=False):
@@ -88,7 +88,7 @@ def test_is_running_does_not_block_the_lock(tmp_path: Path) -> None:
 
 
 def test_suspended_is_running_delays_the_lock_without_refusing_it(tmp_path: Path) -> None:
-    """A look holds the lock shared for a moment, and on a busy machine it can be suspended within that moment."""
+    """The check holds a shared lock briefly, and may be suspended while it does."""
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     look = try_lock(settings.home / "locks" / "mine.lock", shared=True)
     assert look is not None

@@ -1,4 +1,4 @@
-"""What the tests of commands share: a command in this process, where nothing has to be killed."""
+"""Fixtures for tests of commands that run in this process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CHOSEN = ("HEADRACE_PROFILE", "HEADRACE_LOG_LEVEL", "HEADRACE_LOG_FORMAT")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
-    """Run a command in this test's folder, and return its exit code and what it said."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Return a function that runs a command in this test's folder and returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     for name in _CHOSEN:
         monkeypatch.setenv(name, "")  # so that the end of the test takes it away

@@ -1,4 +1,4 @@
-"""What each command says and how it ends, where nothing has to be started."""
+"""The output and exit code of each command, without servers."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_clean(tmp_path: Path) -> None:
     assert "nothing to remove" in headrace(tmp_path, "clean")[1]
     home = tmp_path / ".headrace"
     (home / "warehouse").mkdir(parents=True)
-    assert headrace(tmp_path, "clean")[0] == 1, "it asks, and nobody answers"
+    assert headrace(tmp_path, "clean")[0] == 1, "the confirmation gets no answer"
     assert home.exists()
     assert headrace(tmp_path, "clean", "--yes")[0] == 0
     assert not home.exists()

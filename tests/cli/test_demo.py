@@ -1,4 +1,4 @@
-"""The first ten minutes, end to end, and whether `verify` sees what is done to a lake behind its back."""
+"""`headrace demo` end to end, and `headrace verify` on a manipulated lake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVENTS = 200
 
 @pytest.fixture(scope="module")
 def shown(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, str]]:
-    """A lake that `headrace demo` has made, and what it said."""
+    """A lake that `headrace demo` has created, and its output."""
     lake = Lake(tmp_path_factory.mktemp("demo"), broker, "test-demo")
     yield lake, lake.run("demo", "lineage", "--events", str(EVENTS), "--exit")
     for application in lake.applications:
@@ -68,7 +68,7 @@ def verify(lake: Lake) -> tuple[int, dict[str, int], str]:
 
 
 def test_verify_detects_missing_and_duplicated_rows(shown: tuple[Lake, str]) -> None:
-    """In this order, because each is done to the same lake: nothing, a file twice, rows gone, a log gone."""
+    """Manipulate one lake step by step: no change, a duplicated row, missing rows, a missing log."""
     lake, _ = shown
     code, verified, _ = verify(lake)
     assert (code, verified["in_topic"], verified["landed"], verified["missing"], verified["doubled"]) == (
@@ -107,7 +107,7 @@ def test_status_shows_the_landed_stream(shown: tuple[Lake, str], tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def shown_payments(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, str]]:
-    """A lake that `headrace demo` has made of a copy of the payments pipeline, and what it said."""
+    """A lake that `headrace demo` has created from a copy of the payments pipeline, and its output."""
     lake = Lake(tmp_path_factory.mktemp("demo-payments"), broker, "unused")
     lake.command("new", "mine", "--from", "payments")
     lake.command("check", "mine")

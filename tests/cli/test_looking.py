@@ -1,4 +1,4 @@
-"""Looking creates nothing: commands that only ask leave an empty folder empty."""
+"""Read-only commands never create state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a real Kafka, looked at without a trace."""
+"""Read topics of a real Kafka without leaving traces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC = "looked-at"
 
 
 def produce_in_transactions(servers: str, topic: str) -> None:
-    """Send six messages, each in a transaction of its own; every second one is aborted."""
+    """Send six messages in separate transactions, of which every second one is aborted."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "looked-at", "log_level": 0})
     producer.init_transactions(20)
     for number in range(6):

@@ -1,4 +1,4 @@
-"""What `headrace maintain` says, and whom it keeps away, where nothing has to be started."""
+"""The output and locks of `headrace maintain`, without servers."""
 
 from __future__ import annotations
 

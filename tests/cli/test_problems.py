@@ -1,4 +1,4 @@
-"""Data-quality problems that are asked for by name and rate."""
+"""Data-quality problems of generators, by name and rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `headrace quality` says of the rows that there are now, and of the last build."""
+"""The report of `headrace quality` on the current rows and the last build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that serves: on this machine, without starting anything, until it is stopped."""
+"""`headrace serve`: on the loopback address, without starting servers, until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services that one command starts and others use, until they are told to stop."""
+"""Services that `headrace up` starts and other commands use until `headrace down`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_up_runs_servers_until_down(tmp_path: Path) -> None:
         return application.said()
 
     def run_here(*arguments: str) -> str:
-        """Run a command that starts nothing in this process, which saves the seconds of a start."""
+        """Run a command in this process, which saves the start of another."""
         os.umask(OPEN_UMASK)  # the last command has made it private
         code, output = run_command(*arguments, environ=environ, folder=tmp_path)
         assert code == 0, output

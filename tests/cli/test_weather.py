@@ -1,4 +1,4 @@
-"""The weather pipeline end to end: over HTTP into Kafka, the lake and Postgres, by the commands that people type."""
+"""The weather pipeline end to end with commands: HTTP, Kafka, the lake and Postgres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a newcomer is told who types something wrong, or whose surroundings are not as they should be."""
+"""The errors for wrong arguments and unusable environments."""
 
 from __future__ import annotations
 

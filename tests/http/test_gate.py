@@ -1,4 +1,4 @@
-"""The HTTP gate before Connect and the registry: what it refuses, and that it passes on the rest as it is."""
+"""The HTTP gate before Connect and the registry: which requests it refuses, and which it forwards unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.servers.ports import find_free_port
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the request; counts how many it got."""
+    """A server that responds with the request and counts requests."""
 
     protocol_version = "HTTP/1.1"
     seen = 0

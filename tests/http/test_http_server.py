@@ -1,4 +1,4 @@
-"""Clients that hold connections without asking anything keep nobody else from an answer."""
+"""Clients that hold idle connections do not block other clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TIMEOUT = 60.0
 
 
 async def echo(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[dict[str, Any]], Any]) -> None:
-    """Read the whole body, then answer: /long with more than socket buffers hold."""
+    """Read the whole body, then respond; for /long with more than socket buffers hold."""
     while scope["type"] == "http":
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -164,7 +164,7 @@ def test_log_lines_are_throttled_and_counted() -> None:
 
 
 def test_half_sent_headers_under_a_low_open_file_limit(tmp_path: Path) -> None:
-    """The receiver, with fewer file descriptors than there are clients who hold a connection."""
+    """Run the receiver with fewer file descriptors than clients that hold a connection."""
     port, log = find_free_port(), tmp_path / "log"
     command = f'ulimit -n 64; exec "{sys.executable}" -m tests.support.webhook_server {port} {PATIENT.header_seconds}'
     with log.open("wb") as output:

@@ -1,4 +1,4 @@
-"""Which requests a server of this machine accepts: Host, Origin and content type."""
+"""The requests that a loopback server accepts: Host, Origin and content type."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.ports import with_own_ports
 
 @pytest.fixture
 def settings_for(tmp_path: Path) -> Iterator[Callable[..., Settings]]:
-    """Yield settings of a home of this test's own; whatever was started there is stopped at the end."""
+    """Yield the settings of a temporary home, and stop its servers at the end."""
 
     def load(**flags: str) -> Settings:
         named = {name.replace("__", "."): value for name, value in flags.items()}

@@ -1,4 +1,4 @@
-"""Connect and the registry before they run: their folder, their properties, and what they say when they can't start."""
+"""The set-up of Connect and the registry without starting them: folders, properties and errors of a failed start."""
 
 from __future__ import annotations
 

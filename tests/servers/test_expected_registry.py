@@ -1,4 +1,4 @@
-"""A registry that is down is told from none at all, so that its messages wait instead of being refused."""
+"""A registry outage is distinguished from having no registry, so that messages wait instead of being quarantined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jars from a small repository on this machine: what is in the cache is whole, and needs no network."""
+"""Jars from a local repository: the cache has complete jars only and works offline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path_of(group: str, artifact: str, version: str) -> str:
 
 
 class Repository:
-    """What the repository serves, how it misbehaves, and what it was asked for."""
+    """A repository: its files, its simulated failures, and the requests it got."""
 
     def __init__(self) -> None:
         self.files = {path_of(*jar[:3]): jar[3] for jar in (ALPHA, BETA)}
@@ -135,7 +135,7 @@ def test_tampered_jar_is_refused(tmp_path: Path, repository: Repository, group: 
     jars = resolve_jars(group, report=said.append, cache=tmp_path / "cache")
     before = jars[0].stat()
     jars[0].write_bytes(tampered)
-    os.utime(jars[0], ns=(before.st_atime_ns, before.st_mtime_ns))  # as somebody does who wants it not to be noticed
+    os.utime(jars[0], ns=(before.st_atime_ns, before.st_mtime_ns))  # as an attacker would to hide the change
     with pytest.raises(ServiceError, match=r"alpha-1\.0\.jar was changed after it was verified") as raised:
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")
     assert raised.value.where == str(jars[0])

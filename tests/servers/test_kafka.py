@@ -1,4 +1,4 @@
-"""The real broker: it starts once, comes back on its data, and never stays behind."""
+"""The real broker: it starts once, restarts on its data, and leaves no orphan process."""
 
 from __future__ import annotations
 

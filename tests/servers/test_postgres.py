@@ -1,4 +1,4 @@
-"""The real Postgres: it starts as root and as anyone, asks for a password, comes back on its data, and never stays behind."""
+"""The real Postgres: it starts as any user, requires a password, restarts on its data, and leaves no orphan process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def start_user(
 
 
 def find_python(environ: dict[str, str], *, user: str) -> str:
-    """Return a Python that this user can run; the one of the tests may lie in a folder that is closed to others."""
+    """Return a Python that this user can run; the tests' own may be in a folder without access for others."""
     for python in (sys.executable, shutil.which("python3", path=os.defpath) or sys.executable):
         command = [python, "-c", "import headrace.servers.postgres"]
         try:
@@ -185,7 +185,7 @@ def test_any_user_can_start_it_and_root_never_runs_it(
         shutil.rmtree(root)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the programs as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the programs as another user")
 def test_programs_out_of_reach_are_copied_once(
     settings_for: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

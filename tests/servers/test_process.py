@@ -1,4 +1,4 @@
-"""Servers as processes, shown on small Python programs: no JVM."""
+"""Servers as processes, with small Python programs instead of a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""psql as a program of its own, on a real Postgres."""
+"""psql on a real Postgres."""
 
 from __future__ import annotations
 

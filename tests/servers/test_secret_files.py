@@ -1,4 +1,4 @@
-"""Files with secrets: each is its owner's alone, and whole for every command that comes to it at the same time."""
+"""Files with secrets: readable only by their owner, and atomic for concurrent commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT_ONCE, ROUNDS = 8, 40
 
 
 def do_at_once(action: Callable[[], str]) -> list[str]:
-    """Return what several threads got that began at the same moment."""
+    """Return the results of several threads that start at the same time."""
     ready = Barrier(AT_ONCE)
 
     def act(_: int) -> str:

@@ -1,4 +1,4 @@
-"""`services.secure`: Kafka and the registry ask for a password, Headrace's own clients have it, and `headrace env` names it."""
+"""`services.secure`: Kafka and the registry require a password, its clients use it, and `headrace env` names its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def quiet(line: str) -> None:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Settings of a home with a secure broker that runs."""
+    """The settings of a home with a running secure broker."""
     folder = tmp_path_factory.mktemp("secure")
     settings = with_own_ports(load_settings(flags={"services.secure": "true"}, environ={}, folder=folder))
     start_kafka(settings, detached=True, report=quiet)
@@ -50,7 +50,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def is_refused(address: str, login: Mapping[str, str], *, seconds: float = 3.0) -> bool:
-    """Return whether a client gets no answer within so many seconds: librdkafka tries a refused login again and again."""
+    """Return whether a client gets no answer in time, because librdkafka retries a refused login."""
     try:
         AdminClient({"bootstrap.servers": address, "log_level": 0, **login}).list_topics(timeout=seconds)
     except KafkaException:

@@ -1,4 +1,4 @@
-"""The database that is captured: migrated once, on a server of one's own too, and what is refused."""
+"""The captured database: migrations, the user's own server, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stack's servers: only this machine and only who has the keys gets in, and no secret is where others can read it."""
+"""The stack's servers listen on loopback only, require the keys, and expose no secret."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_stack_requires_its_keys(settings: Settings) -> None:
 
 
 def check_nothing_is_shown(settings: Settings, states: list[ServiceState]) -> None:
-    """Look for the secrets in command lines and logs, and for ports that other machines could reach."""
+    """Check that no command line or log has a secret, and that no port is reachable from other machines."""
     paths = ("s3/access-key", "s3/secret-key", "spark-master/secret", "postgres/password")
     secrets = [(settings.home / path).read_text(encoding="ascii").strip() for path in paths]
     for path in (*paths, "s3/server.properties", "spark-master/application/spark-defaults.conf"):

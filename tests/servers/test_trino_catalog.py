@@ -1,4 +1,4 @@
-"""What Trino is told of a catalog and a warehouse. The names are those of its documentation: trino.io/docs (Iceberg connector,
+"""The properties of Trino's catalog. Their names are from its documentation: trino.io/docs (Iceberg connector,
 metastores, S3 file system support, secrets).
 """
 

@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium, or whichever HEADRACE_TEST_BROWSER names."""
+"""A real browser: Debian's Chromium, or the one of HEADRACE_TEST_BROWSER."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_browser() -> Iterator[Browser]:
 
 
 class Watched:
-    """A page that remembers what its browser complained about."""
+    """A page that records its browser's errors."""
 
     def __init__(self, browser: Browser, *, size: tuple[int, int] = DESK) -> None:
         self.page: Page = browser.new_page(viewport={"width": size[0], "height": size[1]})
@@ -50,5 +50,5 @@ class Watched:
         return [complaint for complaint in self.complaints if "Content Security Policy" in complaint or "dialog" in complaint]
 
     def overflow(self) -> int:
-        """How much wider the document is than what can be seen of it."""
+        """By how many pixels the document is wider than the viewport."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))

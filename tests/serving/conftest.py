@@ -1,4 +1,4 @@
-"""What the tests of serving share: a lake, and an application on it."""
+"""Fixtures for the tests of serving: a lake, and an application on it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topics() -> PlayedTopics:
 
 @pytest.fixture
 def make_weather_app(shop: ShopLake, topics: PlayedTopics) -> Callable[..., FastAPI]:
-    """Make an application with weather's pages, which asks where Postgres is; its topics are made up."""
+    """Return a function that makes an application with weather's pages, a given Postgres and fake topics."""
 
     def make(conninfo: Callable[[], str | None], *, lock: Lock = OPEN) -> FastAPI:
         return make_app(replace(shop.context, postgres=conninfo, topics=topics), lock, own_pages=[weather_pages()])

@@ -1,4 +1,4 @@
-"""Topics that a test makes up, for what is shown of them without a Kafka."""
+"""Fake topics, for pages and commands without a Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABEL = "shop.charges"
 
 @dataclass
 class PlayedTopics:
-    """One topic of one partition, which the shop lands; `values` are its messages, and `away` is a Kafka that is off."""
+    """One topic with one partition, which the shop lands. `values` are its messages; `away` simulates an outage."""
 
     values: list[bytes | None] = field(default_factory=list)
     landed: int = 0

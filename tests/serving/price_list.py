@@ -1,4 +1,4 @@
-"""A layer table whose builds a test writes row by row, without Spark, and the pipeline that publishes it to Postgres."""
+"""A layer table whose builds tests write row by row without Spark, and the pipeline that publishes it to Postgres."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COLUMNS = (Column("id", Primitive("string")), Column("price", DecimalType(10, 2
 
 @dataclass
 class PriceList:
-    """Builds of `shop.prices`; `ddl` is that of the table in Postgres."""
+    """Builds of `shop.prices`; `ddl` is the DDL of the table in Postgres."""
 
     folder: Path
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class PriceList:
     def write_ddl(self, ddl: str) -> None:
         (self.folder / "pipelines" / "shop" / "serving" / "prices.sql").write_text(ddl, encoding="utf-8")
 
-    def build(self, changed: Mapping[str, tuple[str, str] | None], *, anew: bool = False) -> None:
-        """Commit a build that writes prices and colours by id; None deletes a row. With `anew` all rows are written again."""
+    def build(self, changed: Mapping[str, tuple[str, str] | None], *, rebuild: bool = False) -> None:
+        """Commit a build that writes prices and colours by id; None deletes a row. With `rebuild` all rows are written."""
         location = table_location(self.settings, NAME)
         build_column = Column(BUILD_ID, Primitive("long"))
         table = ensure_table(self.catalog, NAME, columns=(*_COLUMNS, build_column), location=location)
@@ -86,12 +86,12 @@ class PriceList:
                 del self.rows[key]
             else:
                 self.rows[key] = {"id": key, "price": Decimal(value[0]), "colour": value[1], BUILD_ID: number}
-        rows = [{**row, BUILD_ID: number} if anew else row for row in self.rows.values()]
+        rows = [{**row, BUILD_ID: number} if rebuild else row for row in self.rows.values()]
         arrow = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema()))
         (table.overwrite if number > 1 else table.append)(arrow)
         snapshot = table.current_snapshot()
         assert snapshot is not None
-        generation = number if anew or number == 1 else entry.generation
+        generation = number if rebuild or number == 1 else entry.generation
         new = replace(
             entry,
             build_id=number,

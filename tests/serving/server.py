@@ -1,4 +1,4 @@
-"""An application that listens, and that can go away and come back on the same port."""
+"""An application that can be stopped and restarted on the same port."""
 
 from __future__ import annotations
 

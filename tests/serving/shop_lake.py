@@ -1,4 +1,4 @@
-"""A lake with the shop's tables in it, made without Spark or Kafka: what landing and builds would have committed."""
+"""A lake with the shop's tables, created without Spark or Kafka, with the commits of landing and builds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STAGED_COLUMNS = (
 
 
 class ShopLake:
-    """`land` and `build` commit rows and the entries that go with them; `context` is what an application shows of it."""
+    """`land` and `build` commit rows with their ledger entries; `context` is the WebContext of an application."""
 
     def __init__(self, folder: Path, *, environ: Mapping[str, str] | None = None) -> None:
         write_shop(folder)
@@ -49,7 +49,7 @@ class ShopLake:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, which is made when something is first written."""
+        """The catalog, created by the first write."""
         return open_catalog(self.settings)
 
     @property
@@ -92,7 +92,7 @@ class ShopLake:
             quarantine.append(pa.Table.from_pylist(refused, schema=schema_to_pyarrow(quarantine.schema())))
 
     def build(self, ids: Sequence[str], *, failed: int = 0) -> None:
-        """Builds staging.charges of these rows, `failed` of which have no address."""
+        """Build staging.charges from these rows, of which `failed` have no address."""
         table = self._open(STAGED, _STAGED_COLUMNS)
         entry = read_build(table)
         source = self.catalog.load_table("raw.charges")

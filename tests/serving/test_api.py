@@ -1,4 +1,4 @@
-"""What the control room's pages ask for, without a browser."""
+"""The JSON API and pages of the control room, without a browser."""
 
 from __future__ import annotations
 

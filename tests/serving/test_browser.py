@@ -1,4 +1,4 @@
-"""The pages in a real browser: they live, they recover, and nothing that a table contains runs."""
+"""The pages in a real browser: they update, recover from outages, and never execute a table's values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def postgres_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """The settings of a Postgres of these tests' own, which one of them kills."""
+    """The settings of a Postgres for these tests, which one of them kills."""
     settings = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path_factory.mktemp("postgres")))
     start_postgres(settings, detached=False, report=lambda sentence: None)
     yield settings
@@ -67,7 +67,7 @@ def server(dsn: str, postgres_home: Settings, make_weather_app: Callable[..., Fa
 
 
 def chart(watched: Watched, city: str) -> Callable[[], int]:
-    """Return how many points the chart of a city has drawn."""
+    """Return the number of points in a city's chart."""
     return lambda: watched.page.locator(f'[data-city="{city}"] .scatterlayer .point').count()
 
 

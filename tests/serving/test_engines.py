@@ -1,4 +1,4 @@
-"""Every engine that needs nothing but this process: the same names, rows and types in all of them, and errors that help."""
+"""The in-process engines: the same names, rows and types, and helpful errors."""
 
 from __future__ import annotations
 

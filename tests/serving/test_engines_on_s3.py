@@ -1,4 +1,4 @@
-"""What engines are told of an object store, and what they say of one that does not answer. `make stack` asks a real one."""
+"""The engines' settings for an object store, and their errors during its outage. `make stack` tests a real one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_keys_are_not_repeated(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """Return a catalog whose one table is in an object store that does not answer."""
+    """Return a catalog whose only table is in an object store that does not answer."""
     catalog = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
     catalog.create_namespace("raw")
     rows = pa.table({"n": [1]})

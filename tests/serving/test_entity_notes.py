@@ -1,4 +1,4 @@
-"""What builds and `headrace status` say about a table of entities."""
+"""The notes of builds and `headrace status` on a table of entities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a pipeline: nothing stands on anything else, and every line runs from left to right."""
+"""The picture of a pipeline: no overlaps, and every line runs from left to right."""
 
 from __future__ import annotations
 

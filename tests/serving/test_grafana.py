@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for metrics and labels that there are, and for all of them."""
+"""The Grafana dashboard uses existing metrics and labels, and every metric."""
 
 from __future__ import annotations
 

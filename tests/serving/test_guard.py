@@ -1,4 +1,4 @@
-"""Who may look, and what a browser may do with what it gets."""
+"""Access control and security headers of the web pages."""
 
 from __future__ import annotations
 

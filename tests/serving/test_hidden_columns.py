@@ -1,4 +1,4 @@
-"""States of aggregates are in no answer of any engine; other columns are, whatever they are called."""
+"""No engine returns the states of aggregates, while other columns with such names are returned."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="module")
 def catalog(settings: Settings) -> Catalog:
-    """A raw table with a column `_state` of its own, and two aggregates that store states."""
+    """A raw table with its own column `_state`, and two aggregates that store states."""
     catalog = open_catalog(settings)
     fill(settings, catalog, TableName("raw", "orders"), {"g": "x", "shipping_state": "NY", STATE: "open"})
     for name, key in (("stats", "g"), ("days", "d")):

@@ -1,4 +1,4 @@
-"""Keys and values as people read them, whatever they hold."""
+"""Decoding of keys and values for display, with any content."""
 
 from __future__ import annotations
 
@@ -137,4 +137,4 @@ def test_long_values_are_cut_with_a_note() -> None:
     assert len(text) == 2_000
     assert note == "truncated, 1,000,012 bytes in total"
     assert cut(read_part(b"short", Writing()), 2_000) == ("short", "")
-    assert cut(read_part(b"\xff" * 10_000, Writing()), 100_000)[1].endswith("10,000 bytes")
+    assert cut(read_part(b"\xff" * 10_000, Writing()), 100_000)[1] == "truncated, 10,000 bytes in total"

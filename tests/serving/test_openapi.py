@@ -1,4 +1,4 @@
-"""The API keeps what its own OpenAPI promises, whatever it is asked."""
+"""The API conforms to its OpenAPI for any request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXAMPLES = 25
 def test_api_conforms_to_its_openapi(
     shop: ShopLake, dsn: str, make_weather_app: Callable[..., FastAPI], mode: GenerationMode
 ) -> None:
-    """Ask what the OpenAPI allows (positive), and what it does not (negative)."""
+    """Send requests that the OpenAPI allows (positive) and that it does not allow (negative)."""
     shop.land(["a"], bad=["no"])
     publish(dsn, [("Miami", this_minute(), 80.0)])
     app = make_weather_app(lambda: dsn, lock=Lock(None, local=False))
@@ -38,7 +38,7 @@ def test_api_conforms_to_its_openapi(
         assert isinstance(result, Ok)
         operation = result.ok()
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
-            continue  # there is nothing to get wrong
+            continue  # it has no parameter that could be invalid
 
         @given(case=operation.as_strategy(generation_mode=mode))
         @settings(

@@ -1,4 +1,4 @@
-"""Layer tables in Postgres: what a batch over the lake would give, however often and however late it is published."""
+"""Published tables equal a batch over the lake, with any number and timing of publications."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_minutes_are_those_of_a_batch_also_for_late_readings_and_replays(
     take(lake, spark, pipeline, [], full_refresh=True)
     done = show(lake, pipeline, database)
     assert done is not None
-    assert (done.rows, done.gone) == (0, 0)  # all rows were written anew, and none of them is another
+    assert (done.rows, done.gone) == (0, 0)  # all rows were rewritten, and none changed
     assert published(database) == wanted
 
 
@@ -157,7 +157,7 @@ def test_publish_deletes_rows_and_rejects_invalid_ones(
 
 
 def test_reference_batch_computes_correctly() -> None:
-    """Windows end where the next begins, null times fall back to Kafka's, and text that is no number counts without a value."""
+    """Windows are half-open, null times fall back to Kafka's, and a text that is not a number counts without a value."""
     at = START.replace(second=59, microsecond=999_000)
     rows: list[dict[str, Any]] = [
         {"city": "x", "temperature": "1.5", "event_time": at, "kafka_timestamp": START},

@@ -137,7 +137,7 @@ def test_columns_removed_from_the_ddl_are_dropped_by_full(published: PriceList, 
     columns = (
         "SELECT string_agg(column_name, ' ' ORDER BY column_name) FROM information_schema.columns WHERE table_name = 'prices'"
     )
-    assert ask(database, columns) == [("changed id note price",)]  # what is somebody's own stays
+    assert ask(database, columns) == [("changed id note price",)]  # the user's own column stays
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_rows_restored_without_their_progress_are_found_and_repaired(published: 
 
 
 def test_a_lake_restored_from_a_backup_is_published_as_a_whole(published: PriceList, database: str, tmp_path: Path) -> None:
-    """Both have build 2, and they are different ones."""
+    """Both sides have a build 2, with different content."""
     shutil.copytree(tmp_path / ".headrace", tmp_path / "backup")
     rows = dict(published.rows)
     published.build({"a": ("7.00", "red"), "d": ("4.40", "red")})

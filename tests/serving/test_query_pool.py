@@ -1,4 +1,4 @@
-"""Queries of the server run in processes of their own: what one does to its process, nobody else notices."""
+"""Queries run in separate worker processes, whose failures do not affect other queries."""
 
 from __future__ import annotations
 

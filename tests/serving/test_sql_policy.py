@@ -1,4 +1,4 @@
-"""What queries are refused before an engine sees their text, in every dialect."""
+"""The queries that are refused in every dialect before an engine gets their text."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ REFUSED = [
     (Engine.clickhouse, "SELECT sleepEachRow(3) FROM raw.charges", READS),
     (Engine.clickhouse, "SELECT n FROM raw.charges SETTINGS max_memory_usage = 0", "settings"),
     (Engine.clickhouse, "SELECT n FROM raw.charges FORMAT CSV", "format"),
-    (Engine.clickhouse, "SELECT n FROM raw.charges INTO OUTFILE '/tmp/x'", "can't be read"),
+    (Engine.clickhouse, "SELECT n FROM raw.charges INTO OUTFILE '/tmp/x'", "can't be parsed"),
     (Engine.clickhouse, "SELECT notIn(1, system.users)", READS),
     # ClickHouse reads the quotes otherwise than sqlglot, for which the call is a part of a string.
     (Engine.clickhouse, "SELECT \u2018a\u2018, ' \u2019, file(\u2018x\u2019) -- '", "outside of quotes"),

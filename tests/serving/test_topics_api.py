@@ -1,4 +1,4 @@
-"""What the pages of topics ask for, without a browser and without a Kafka."""
+"""The JSON API of topics, without a browser or a Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of Trino's answers, by a server that gives them in its place."""
+"""Handling of Trino's responses, with a fake server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTION = read_question("SELECT n FROM raw.orders", dialect="trino", known=["ra
 
 @contextmanager
 def answering(*answers: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the address of a server that gives these answers one after the other, the last for ever, and what it was asked."""
+    """Yield the address of a server that gives these answers in turn and repeats the last one, and the list of its requests."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Values as JSON: what a script reads is valid, whatever floats there are."""
+"""Values as JSON: valid for any float."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of the weather dashboard, as its reference has it."""
+"""The JSON API of the weather dashboard, compared with its reference."""
 
 from __future__ import annotations
 

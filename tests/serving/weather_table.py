@@ -26,7 +26,7 @@ def weather_pages() -> OwnPages:
 
 
 def this_minute(minutes_ago: int = 0) -> datetime:
-    """Return the beginning of a minute as the table has it: UTC, without a zone."""
+    """Return the start of the current minute in the table's format: UTC without a zone."""
     now = datetime.now(timezone.utc).replace(second=0, microsecond=0, tzinfo=None)
     return now - timedelta(minutes=minutes_ago)
 
