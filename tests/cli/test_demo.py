@@ -81,15 +81,15 @@ def test_verify_detects_missing_and_duplicated_rows(shown: tuple[Lake, str]) -> 
     table = lake.table("lineage.events")
     (*_, victim) = table.scan().to_arrow().to_pylist()
     table.append(pa.Table.from_pylist([victim], schema=table.scan().to_arrow().schema))
-    code, verified, verified = verify(lake)
+    code, verified, output = verify(lake)
     assert (code, verified["doubled"], verified["missing"], verified["unlogged"]) == (1, 1, 0, 1)
     where = f"test-demo[{victim['kafka_partition']}] offset {victim['kafka_offset']}"
-    assert f"doubled: {where}" in verified
-    assert "not in the commit log: " in verified
+    assert f"doubled: {where}" in output
+    assert "not in the commit log: " in output
     lake.table("lineage.events").delete(f"uuid = '{victim['uuid']}'")
-    code, verified, verified = verify(lake)
+    code, verified, output = verify(lake)
     assert (code, verified["doubled"], verified["missing"]) == (1, 0, 1)
-    assert f"missing: {where}" in verified
+    assert f"missing: {where}" in output
     count = f"SELECT count(*) AS n FROM lineage.events WHERE uuid = '{victim['uuid']}'"
     assert json.loads(lake.command("query", count, "--json")) == [{"n": 0}], "a query respects deletes"
 

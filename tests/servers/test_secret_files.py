@@ -55,7 +55,7 @@ def test_write_privately_is_atomic(tmp_path: Path) -> None:
 
     do_at_once(write_and_read)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_write_privately_skips_an_unchanged_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rule for requests to a server that answers this machine alone: which Host, Origin and Content-Type it accepts.
+"""The rule for requests to a loopback server: which Host, Origin and Content-Type it accepts.
 
 A web page on another site can make a browser send requests to 127.0.0.1. With DNS rebinding they carry the page's own name in
 `Host`. Without it, they carry the page's address in `Origin`, and a body of a type that a form can send needs no preflight.

@@ -53,7 +53,7 @@ def find_connect(settings: Settings) -> str | None:
 
 
 def running_connect(settings: Settings) -> ConnectService | None:
-    """Return this home's Connect if its process lives and it has been ready, else None."""
+    """Return this home's Connect if it runs and has been ready, else None."""
     state = embedded.running(WORKER, settings)
     return None if state is None else ConnectService.of(state)
 

@@ -71,7 +71,7 @@ def use(server: Embedded, settings: Settings, *, report: Report) -> Iterator[pro
 
 
 def running(server: Embedded, settings: Settings) -> process.ServiceState | None:
-    """Return the home's server if its process lives and it has been ready, else None."""
+    """Return the home's server if it runs and has been ready, else None."""
     state = process.read_state(settings.home, server.name)
     return None if state is None or not state.ready or process.find_process(state) is None else state
 

@@ -96,7 +96,7 @@ def read_version(home: Path) -> int | None:
 
 
 def _major(version: str) -> int | None:
-    """Java 8 called itself 1.8; every later one starts with its major version."""
+    """Return the major version of a version text. Java 8 called itself 1.8."""
     numbers = re.match(r"(?:1\.)?(\d+)", version)
     return int(numbers.group(1)) if numbers else None
 

@@ -51,7 +51,7 @@ def kafka(settings: Settings, *, report: Report) -> Iterator[KafkaServers]:
 
 
 def running_kafka(settings: Settings) -> KafkaService | None:
-    """Return this home's broker if its process lives and it has been ready, else None."""
+    """Return this home's broker if it runs and has been ready, else None."""
     state = embedded.running(BROKER, settings)
     return None if state is None else KafkaService.of(state)
 

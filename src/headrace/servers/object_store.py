@@ -56,7 +56,7 @@ class ObjectStoreService(RunningService):
 
 
 def running_object_store(settings: Settings) -> ObjectStoreService | None:
-    """Return this home's object store if its process lives and it has been ready, else None."""
+    """Return this home's object store if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else ObjectStoreService.of(state)
 

@@ -11,8 +11,10 @@ HOST = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this port. Tries to connect and to bind, because systems differ in what a bind
-    detects."""
+    """Return whether a server could listen on this port.
+
+    Tries to connect and to bind, because systems differ in what a bind detects.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as client:
         client.settimeout(1)
         if client.connect_ex((HOST, port)) == 0:

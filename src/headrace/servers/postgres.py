@@ -45,7 +45,7 @@ def postgres(settings: Settings, *, report: Report) -> Iterator[str]:
 
 
 def running_postgres(settings: Settings) -> PostgresService | None:
-    """Return this home's Postgres if its process lives and it has been ready, else None."""
+    """Return this home's Postgres if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else _as_service(settings, state)
 

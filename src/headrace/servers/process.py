@@ -34,8 +34,11 @@ _CLOCK = 2.0  # seconds that two readings of one process's start time may differ
 
 @dataclass(frozen=True)
 class Gate:
-    """The HTTP gate of a server (see gate.py): the server's private port, and the file with the credentials
-    (`user:password`) that the gate adds to requests without any."""
+    """The HTTP gate of a server (see gate.py).
+
+    `private_port` is the server's own port; `credentials` is the file with the `user:password` that the gate adds to requests
+    without any.
+    """
 
     private_port: int
     credentials: Path | None = None
@@ -62,8 +65,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """The content of a server's state file. `owner` is the pid of the command that started it, None if it is detached;
-    `start_seconds` is how long it took to become ready."""
+    """The content of a server's state file.
+
+    `owner` is the pid of the command that started it, None if it is detached. `start_seconds` is how long it took to become
+    ready.
+    """
 
     name: str
     pid: int

@@ -99,7 +99,7 @@ class ExpectedRegistry:
 
 
 def running_registry(settings: Settings) -> RegistryService | None:
-    """Return this home's registry if its process lives and it has been ready, else None."""
+    """Return this home's registry if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else RegistryService.of(state)
 

@@ -43,7 +43,7 @@ class RestCatalogService(RunningService):
 
 
 def running_rest_catalog(settings: Settings) -> RestCatalogService | None:
-    """Return this home's catalog if its process lives and it has been ready, else None."""
+    """Return this home's catalog if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else RestCatalogService.of(state)
 

@@ -45,7 +45,7 @@ class MasterService(RunningService):
 
 
 def running_master(settings: Settings) -> MasterService | None:
-    """Return this home's master if its process lives and it has been ready, else None."""
+    """Return this home's master if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else MasterService.of(state)
 

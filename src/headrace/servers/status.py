@@ -60,7 +60,7 @@ def list_background(settings: Settings) -> tuple[str, ...]:
 
 
 def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
-    """Return the last lines of a log, the oldest first."""
+    """Return the last lines of a log, oldest first."""
     others = (path.stem for prefix in (GENERATOR, RECEIVER, SEEDER) for path in settings.logs.glob(f"{prefix}*.log"))
     known = (*_names(settings), SPARK, HEADRACE, *FAILURE_LOGS, *sorted(others))
     if name not in known:

@@ -71,7 +71,7 @@ def is_fetched() -> bool:
 
 
 def running_trino(settings: Settings) -> TrinoService | None:
-    """Return this home's Trino if its process lives and it has been ready, else None."""
+    """Return this home's Trino if it runs and has been ready, else None."""
     state = embedded.running(SERVER, settings)
     return None if state is None else TrinoService.of(state)
 

@@ -1,1 +1,1 @@
-"""How results look on a terminal, and as JSON or CSV."""
+"""Render results for a terminal, and as JSON or CSV."""

@@ -55,8 +55,10 @@ from headrace.spec.model.pipeline import PostgresTable
 
 @dataclass(frozen=True)
 class Published:
-    """The result of a publication: the build that Postgres has now, the rows added or changed, the rows deleted (`gone`), and
-    its duration."""
+    """The result of a publication.
+
+    `build_id` is the build that Postgres has now, `rows` the rows added or changed, and `gone` the rows deleted.
+    """
 
     table: PostgresTable
     build_id: int

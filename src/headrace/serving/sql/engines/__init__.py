@@ -1,1 +1,1 @@
-"""Engines beside DuckDB that read the lake: each takes SQL of its own and returns Arrow."""
+"""The query engines besides DuckDB: each has its own SQL dialect and returns Arrow."""
