@@ -114,6 +114,6 @@ def test_offsets_that_kafka_has_deleted(lake: Lake, spark: SparkSession) -> None
     assert "Kafka has deleted offsets 100 to 149 of partition 0 before they were landed" in said
     assert "--accept-gaps" in said
     assert "offsets 100 to 149" in lake.command("land", "lineage", "--once", "--accept-gaps", spark=spark)
-    assert "offsets 100 to 149 of partition 0 were gone" in lake.command("status", "lineage")
+    assert "offsets 100 to 149 of partition 0 were missing" in lake.command("status", "lineage")
     left = {at: event for at, event in more_good.items() if at[1] >= 150}
     check_exactly_once(lake, sent + [one for one in more if one.offset >= 150], good=good | left)
