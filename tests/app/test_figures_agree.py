@@ -154,7 +154,7 @@ def test_all_figures_agree_after_replays_erasures_and_rebuilds(lake: Lake, spark
     report = till.check()["there is an email"]
     assert (report.rows, report.failing, report.last_checked) == (4, 1, 2)  # the row of before is no longer there
     till.write_schema(WIDE)
-    till.replay(Wanted(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
+    till.replay(ReplayRequest(Window(datetime(2000, 1, 1, tzinfo=timezone.utc), None)))
     report = till.check()["there is an email"]
     assert (report.rows, report.failing) == (5, 1)
     till.forget(ann)

@@ -79,6 +79,7 @@ def test_queue_retries_a_failed_table_and_continues_with_others() -> None:
         wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
     assert publisher.published == ["b", "a"]
     assert [sentence.split(":")[0] for sentence in messages] == ["publishing a", "publishing a"]
+    assert (publisher.settings.logs / "publishing.log").read_text(encoding="utf-8").count("ERROR publishing a failed") == 2
 
 
 def test_queue_waits_during_an_outage_of_postgres() -> None:
@@ -88,7 +89,7 @@ def test_queue_waits_during_an_outage_of_postgres() -> None:
     with publish_queue(publisher, report=messages.append) as queue:
         queue.add()
         wait_until(lambda: len(publisher.published) == 2, what="both tables to be published")
-    assert messages[0] == "publishing: Postgres is away; waiting, and trying again until it goes on"
+    assert messages[0] == "publishing: Postgres is away; retrying until it succeeds"
     assert len(messages) == 2
 
 

@@ -77,7 +77,7 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_pipeline_is_an_error(tmp_path: Path, command: str) -> None:
     code, output = headrace(tmp_path, command, "linage")
     assert code == 2
-    assert 'there is no pipeline "linage"' in output
+    assert 'not found: pipeline "linage"' in output
     assert "lineage" in output.splitlines()[-1], "it says which one may have been meant"
     assert "Traceback" not in output
 
@@ -85,7 +85,7 @@ def test_unknown_pipeline_is_an_error(tmp_path: Path, command: str) -> None:
 def test_forget_requires_people_in_the_pipeline(tmp_path: Path) -> None:
     code, output = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
     assert code == 1
-    assert "the pipeline does not say whose its rows are" in output
+    assert "the pipeline does not declare people" in output
     assert "Add people: to pipeline.yml" in output
     code, output = headrace(tmp_path, "forget", "lineage")
     assert code == 2
@@ -309,7 +309,7 @@ def test_doctor(tmp_path: Path) -> None:
     assert code == 0
     report = json.loads(output)
     origins = {setting["name"]: (setting["value"], setting["origin"]) for setting in report["settings"]}
-    assert set(origins) == {"profile", *(known.name for known in KNOWN)}
+    assert set(origins) == {"profile", *(spec.name for spec in SETTING_SPECS)}
     assert origins["batch.max_records"] == ("77", "environment (HEADRACE_BATCH_MAX_RECORDS)")
     assert origins["spark.master"] == ("local[1]", "headrace.toml [local]")
     assert origins["home"] == (str(tmp_path / ".headrace"), "default")
@@ -399,7 +399,7 @@ def test_connectors_without_capture(here: Here) -> None:
     for command in ("register", "restart", "delete", "reset"):
         code, output = here("connectors", command, "lineage")
         assert code == 2
-        assert "lineage captures no Postgres" in output
+        assert "lineage does not capture a Postgres database" in output
     assert here("connectors", "status", "lineage", "--json") == (0, "[]\n")
 
 

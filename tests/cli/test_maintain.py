@@ -28,7 +28,7 @@ def test_maintain_without_tables(here: Here, tmp_path: Path) -> None:
 def test_maintain_unknown_table(here: Here) -> None:
     code, output = here("maintain", "lineage", "--table", "lineage.event")
     assert code == 2
-    assert 'there is no table "lineage.event"' in output
+    assert 'not found: table "lineage.event"' in output
     assert "lineage.events" in output.splitlines()[-1]
 
 
@@ -43,7 +43,7 @@ def test_maintain_dry_run_shows_the_plan(here: Here, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held", ["commerce", SHARED])
 def test_maintain_and_forget_exclude_each_other(tmp_path: Path, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, retry_policy=0.1))
+    monkeypatch.setattr(forgetting, "maintain_lock", partial(maintain_lock, wait_seconds=0.1))
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     pipeline = load_pipeline("commerce", environ={}, folder=tmp_path)
     with (

@@ -21,5 +21,5 @@ from headrace.cli.app import _with_global_options_first
         ("up", "up"),
     ],
 )
-def test_profile_option_works_at_any_position(typed: str, meant: str) -> None:
-    assert _with_profile_first(typed.split()) == meant.split()
+def test_global_option_works_at_any_position(typed: str, meant: str) -> None:
+    assert _with_global_options_first(typed.split()) == meant.split()

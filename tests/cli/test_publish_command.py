@@ -22,7 +22,7 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
     prices.land_nothing()
     prices.build({"a": ("1.10", "red"), "b": ("2.20", "blue")})
     code, output = here("verify", "shop")
-    assert (code, "there is no table prices in Postgres" in output) == (1, True)
+    assert (code, "not found in Postgres: table prices" in output) == (1, True)
     code, output = here("publish", "shop")
     assert (code, "2 rows to Postgres table prices" in output) == (0, True)
     assert here("publish", "shop")[1].strip() == "Postgres is up to date"

@@ -24,6 +24,7 @@ def address_of(application: Application) -> str:
     return address[0]
 
 
+@pytest.mark.services
 def test_serve_runs_until_it_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "pipelines" / "broken").mkdir(parents=True)
     (tmp_path / "pipelines" / "broken" / "pipeline.yml").write_text("name: broken\n")
@@ -46,6 +47,7 @@ def test_serve_runs_until_it_is_stopped(tmp_path: Path) -> None:
         application.end()
 
 
+@pytest.mark.services
 def test_serve_refuses_a_taken_port(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -67,6 +69,7 @@ def test_listen_refuses_a_foreign_address(host: str) -> None:
     )
 
 
+@pytest.mark.services
 def test_serve_refuses_an_unknown_pipeline(tmp_path: Path) -> None:
     application = start_headrace("serve", "linage", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2

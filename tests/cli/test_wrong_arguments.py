@@ -15,7 +15,8 @@ from tests.cli.conftest import Here
         (["new", "mine", "--from", "linage"], '--from: not found: pipeline "linage"\nDid you mean "lineage"?\n'),
         (
             ["logs", "hbase"],
-            'log not found: "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, landing.\n',
+            'log not found: "hbase"\nLogs are: kafka, postgres, connect, registry, trino, spark, headrace, landing, build, '
+            "publishing, maintenance.\n",
         ),
         (
             ["build", "weather", "--table", "x"],
@@ -102,7 +103,7 @@ def test_check_refuses_an_output_in_the_warehouse(here: Here, monkeypatch: pytes
     monkeypatch.setenv("OUTPUT_PATH", ".headrace/warehouse")
     code, output = here("check", "lineage")
     assert code == 2
-    assert "stream events of pipeline lineage: its output is file://" in output
+    assert "stream events of pipeline lineage: its output file://" in output
     assert "Then run: headrace check lineage" in output
     monkeypatch.setenv("OUTPUT_PATH", "elsewhere")
     assert here("check", "lineage")[0] == 0

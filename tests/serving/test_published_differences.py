@@ -188,7 +188,7 @@ def test_a_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList
     assert compare(published, database) == PublishedComparison(rows=3)
     ask(database, "DROP TABLE prices")
     comparison = compare(published, database)
-    assert (comparison.different, comparison.problems) == (3, ("there is no table prices in Postgres",))
+    assert (comparison.different, comparison.problems) == (3, ("not found in Postgres: table prices",))
     show(published, database, full=True)
     assert compare(published, database) == PublishedComparison(rows=3)
 

@@ -78,7 +78,7 @@ def land_events(session: Session, *, count: int, landed: Callable[[Batch], None]
         for stream in able:
             rate = Rate(per_second=None, count=count).in_proportion(stream, among=able)
             servers = session.bootstrap_servers
-            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), way=way.get(stream.name))
+            sent = generate(stream, rate, bootstrap_servers=servers, stop=Event(), route=way.get(stream.name))
             place = f"answered by {stream.through}" if stream.through else f"in topic {stream.topic}"
             report(f"{count_that_are(sent, 'request' if stream.through else 'event')} {place}")
     land(session, once=True, stop=Event(), landed=landed, report=report)

@@ -77,7 +77,7 @@ def generate_all(
                         bootstrap_servers=servers,
                         stop=stop,
                         progress=lambda count, bar=bar: bars.update(bar, completed=count),  # type: ignore[misc]
-                        way=way.get(target.name),
+                        route=way.get(target.name),
                     )
                 )
             for one, future in zip(chosen, futures, strict=True):
@@ -96,7 +96,7 @@ def _stop_after_error(stream: str, stop: Event, done: Future[int]) -> None:
 @contextmanager
 def routes(
     settings: Settings, pipeline: Pipeline, streams: Sequence[Stream], *, report: Callable[[str], None]
-) -> Iterator[Mapping[str, Way]]:
+) -> Iterator[Mapping[str, Route]]:
     """Yield the HTTP route of each stream whose generator sends over HTTP, with the pipeline's receiver running."""
     paths = {stream.name: stream.through for stream in streams if stream.through is not None}
     if not paths or pipeline.http is None:

@@ -65,6 +65,8 @@ class PublishQueue:
             try:
                 self._publisher.publish_table(table)
             except HeadraceError as error:
+                if not isinstance(error, UnavailableError):
+                    self._log_failure(self._publisher, table, error)
                 self._retry_later(table, error)
             else:
                 self._outage.goes_on()

@@ -142,7 +142,8 @@ class TopicEnds:
         self._wake.set()
 
     def _follow(self) -> None:
-        """Poll Kafka every two seconds until `latest` has not been called for 30 seconds."""
+        """Poll Kafka every two seconds while `latest` is called. Log an error once, until it changes."""
+        last = ""
         while not self._closed.is_set():
             self._wake.clear()  # before the check, or a call of `latest` in between would be missed
             if time.monotonic() - self._asked_at > _ASKED_SECONDS:
@@ -151,8 +152,12 @@ class TopicEnds:
             try:
                 servers = find_servers(self._settings)
                 self._newest = (time.monotonic(), self._read(self._admin(servers))) if servers else None
-            except Exception:  # the next poll may succeed, but only if this thread stays alive
+                last = ""
+            except Exception as error:  # the next poll may succeed, but only if this thread stays alive
                 self._newest = None
+                if repr(error) != last:
+                    log_trace(_LOG, "the ends of topics can't be read", error, level=logging.WARNING)
+                last = repr(error)
             self._answered.set()
             self._closed.wait(_ENDS_EVERY_SECONDS)
 

@@ -68,9 +68,10 @@ def read_log(settings: Settings, name: str, lines: int) -> tuple[str, ...]:
     path = process.log_path(settings.home, name)
     if not path.exists():
         up = "headrace up --profile stack" if settings.profile == STACK else f"headrace up {name}"
-        if name == LANDING:
-            raise ServiceError("no stream has failed yet", where=str(path), next_step="The log is written when a stream fails.")
-        start = "a command that lands or builds, such as headrace run lineage" if name == SPARK else up
+        if name in FAILURE_LOGS:
+            what = "no stream" if name == LANDING else f"no {name}"
+            raise ServiceError(f"{what} has failed yet", where=str(path), next_step="The log is written at the first failure.")
+        start = "a command that lands or builds, such as headrace run lineage" if name in (SPARK, HEADRACE) else up
         raise ServiceError(
             f"{name} has no log: it was never started here", where=str(path), next_step=f"It is written by {start}."
         )

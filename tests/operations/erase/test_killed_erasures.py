@@ -82,7 +82,7 @@ def test_waiting_requests_are_reported_once(spark: SparkSession, tmp_path: Path)
     people_lake.land("other", [other({"email": ANN}, kind="redact"), other({"email": ANN})])
     waiting.look()
     waiting.look()
-    assert told == [
+    assert reports == [
         "raw.other: 1 pending erasure request. Stop this command, then run: headrace forget club --requested",
     ]
 

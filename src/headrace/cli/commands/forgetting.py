@@ -37,7 +37,14 @@ def forget(
     """
     from headrace.app.board import lines
     from headrace.cli.render.erasure import show_preview, show_proof
-    from headrace.operations.erase.forgetting import begin, catch_up, erasing_session, finish, look, unfinished
+    from headrace.operations.erase.forgetting import (
+        begin_erasure,
+        catch_up,
+        erasing_session,
+        finish_erasure,
+        preview_erasure,
+        unfinished_erasures,
+    )
     from headrace.sessions.publishing import publishing
 
     asked = _parse_person(email or [], identity or [])
@@ -60,12 +67,12 @@ def forget(
                 err.print(f"an erasure of {note.begun_at:%Y-%m-%d %H:%M} UTC is not finished", highlight=False)
                 continue
             tell(f"finishing the erasure of {note.begun_at:%Y-%m-%d %H:%M} UTC")
-            proofs.append(finish(erasing, note, publish=publish, report=tell))
+            proofs.append(finish_erasure(erasing, note, publish=publish, report=tell))
         unclear: tuple[str, ...] = ()
         if asked or requested:
             if not dry_run:
                 catch_up(erasing)
-            preview = look(erasing, asked, requested=requested)
+            preview = preview_erasure(erasing, asked, requested=requested)
             unclear = preview.unclear
             if not as_json or dry_run:
                 show_preview(out, preview, as_json=as_json)
@@ -74,7 +81,7 @@ def forget(
             if preview.persons or preview.repeated:
                 if not yes and not typer.confirm("Erase this permanently?"):
                     raise typer.Exit(1)
-                proofs.append(finish(erasing, begin(erasing, preview), publish=publish, report=tell))
+                proofs.append(finish_erasure(erasing, begin_erasure(erasing, preview), publish=publish, report=tell))
     show_proof(out, settings, proofs, as_json=as_json)
     for sentence in unclear:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -33,7 +33,7 @@ def maintain(
         err.print(f"{name} is left out: {error}", highlight=False, markup=False, soft_wrap=True)
     tell = quiet if as_json else say
     retry_policy = None if dry_run else for_command("maintenance", report=tell)
-    work = list_made(settings, list_work(settings, pipelines, table=table), retry_policy=retry_policy)
+    work = list_existing(settings, list_work(settings, pipelines, table=table), retry_policy=retry_policy)
     if dry_run:
         show_foreseen(out, preview_all(settings, work), as_json=as_json)
     elif not work:

@@ -64,7 +64,7 @@ def replay(
     request = ReplayRequest(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(out)
     if export:
-        tell(f"Wrote {export_refused(settings, loaded, wanted, export):,} messages to {export}")
+        tell(f"Wrote {export_refused(settings, loaded, request, export):,} messages to {export}")
         return
     published = (lambda done: None) if as_json else board.published
     publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)

@@ -153,7 +153,8 @@ def logs(
         str,
         typer.Argument(
             metavar="SERVICE",
-            help="kafka, postgres, connect, registry, trino, spark, landing, a receiver, or a background generator",
+            help="kafka, postgres, connect, registry, trino, spark, headrace, landing, build, publishing, maintenance, "
+            "a receiver, or a background generator",
         ),
     ] = "kafka",
     lines: Annotated[int, typer.Option(min=1, help="number of lines")] = 50,

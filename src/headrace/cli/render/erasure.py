@@ -22,7 +22,7 @@ _FEW = 20
 
 def show_preview(console: Console, preview: ErasurePreview, *, as_json: bool) -> None:
     tables = [
-        {"table": str(table.table), "rows": table.removed, "redacted": table.redacted} for table in preview.found if table
+        {"table": str(table.table), "rows": table.removed, "redacted": table.redacted} for table in preview.affected if table
     ]
     if as_json:
         records = [dict(record) for person in preview.persons for record in person.records]
@@ -55,7 +55,7 @@ def show_preview(console: Console, preview: ErasurePreview, *, as_json: bool) ->
     table = Table("table")
     for column in ("rows to remove", "rows to redact"):
         table.add_column(column, justify="right")
-    for row in preview.found:
+    for row in preview.affected:
         if row:
             table.add_row(data_text(str(row.table)), f"{row.removed:,}", f"{row.redacted:,}")
     console.print(table)

@@ -58,7 +58,7 @@ def show_maintained(console: Console, done: Sequence[Maintained], *, as_json: bo
         console.print(_WAITING, highlight=False, soft_wrap=True)
 
 
-def show_foreseen(console: Console, planned: Sequence[Foreseen], *, as_json: bool) -> None:
+def show_foreseen(console: Console, planned: Sequence[MaintenancePreview], *, as_json: bool) -> None:
     """Print what maintenance would do to each table."""
     if as_json:
         print_json(
