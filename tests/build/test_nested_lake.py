@@ -40,7 +40,7 @@ def test_a_namespace_holds_tables_and_namespaces(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match=r'table not found: "orders"(.|\n)*raw\.club\.orders'):
         run_query(catalog, "SELECT * FROM orders")
     for taken in (TableName("raw", "shop"), TableName("raw.visits", "more")):
-        with pytest.raises(SpecError, match="nothing can be both"):
+        with pytest.raises(SpecError, match="a name is either a table or a namespace"):
             ensure_table(catalog, taken, columns=(Column("n", Primitive("long")),), location=table_location(settings, taken))
 
 

@@ -70,7 +70,7 @@ def test_status_explains_an_invalid_catalog(
     assert (code, output) == (
         2,
         "catalog.uri: the catalog can't be opened: file is not a database\n"
-        "Check it: headrace doctor says what it is, and where that was set.\n",
+        "Check catalog.uri. To see its value and where it was set, run: headrace doctor\n",
     )
     monkeypatch.setenv("HEADRACE_CATALOG_URI", "nothing://me:secret@nowhere/db")
     code, output = here(*command)

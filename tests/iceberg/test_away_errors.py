@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from headrace.errors import BuildError, UnavailableError
-from headrace.iceberg.catalog.outages import find_away, translate_outages
+from headrace.iceberg.catalog.outages import find_outage, translate_outages
 from headrace.iceberg.commits.commit import commit_once
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.pyiceberg_private.bounded_rest import BoundedRestCatalog
@@ -89,10 +89,10 @@ def java(trace: str) -> Py4JJavaError:
 
 
 def test_a_catalog_that_nobody_is(server: Server) -> None:
-    away = find_away(caught(lambda: rest(NOBODY)))
+    away = find_outage(caught(lambda: rest(NOBODY)))
     assert away is not None
     assert away.what == f"the catalog does not answer: {NOBODY}: Connection refused"
-    assert (away.where, "goes on by itself" in away.next_step) == ("catalog.uri", True)
+    assert (away.where, "Headrace retries until" in away.next_step) == ("catalog.uri", True)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_a_catalog_that_answers_with_an_error(server: Server, status: int, is_aw
     catalog = rest(server.address)
     server.status, server.body = status, b""
     error = caught(lambda: catalog.load_table("a.b"))
-    assert (find_away(error) is not None) is is_away, error
+    assert (find_outage(error) is not None) is is_away, error
 
 
 def test_a_table_that_there_is_not(server: Server) -> None:
     catalog = rest(server.address)
     server.status = 404
     server.body = b'{"error": {"message": "no table", "type": "NoSuchTableException", "code": 404}}'
-    assert find_away(caught(lambda: catalog.load_table("a.b"))) is None
+    assert find_outage(caught(lambda: catalog.load_table("a.b"))) is None
 
 
 def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
@@ -118,9 +118,9 @@ def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
     server.status = 500
     why = b"Unable to execute HTTP request: Connection refused (SDK Attempt Count: 4)"
     server.body = b'{"error": {"message": "%s", "type": "SdkClientException", "code": 500}}' % why
-    away = find_away(caught(lambda: catalog.load_table("a.b")))
+    away = find_outage(caught(lambda: catalog.load_table("a.b")))
     assert away is not None
-    assert away.what.startswith("the object store does not answer: the catalog says: SdkClientException: Unable to execute")
+    assert away.what.startswith("the object store does not answer: the catalog reports: SdkClientException: Unable to execute")
 
 
 def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,12 +130,12 @@ def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeyp
     error = caught(lambda: catalog.load_table("a.b"))
     hangs.set()
     assert isinstance(error, requests_errors.ReadTimeout)
-    assert find_away(error) is not None
+    assert find_outage(error) is not None
 
 
 @pytest.mark.parametrize("ask", [lambda found: found.get_file_info("lake/x"), lambda found: found.open_input_file("lake/x")])
 def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]) -> None:
-    away = find_away(caught(lambda: ask(store(NOBODY))))
+    away = find_outage(caught(lambda: ask(store(NOBODY))))
     assert away is not None
     assert away.what.startswith("the object store does not answer: Failed to connect to 127.0.0.1 port 1")
     assert away.where == "warehouse"
@@ -145,7 +145,7 @@ def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]
 def test_an_object_store_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
     server.status, server.body = status, b""
     error = caught(lambda: store(server.address).open_input_file("lake/x"))
-    assert (find_away(error) is not None) is is_away, error
+    assert (find_outage(error) is not None) is is_away, error
 
 
 @pytest.mark.parametrize(("status", "is_away"), [(None, True), (0, True), (503, True), (403, False), (404, False)])
@@ -155,7 +155,7 @@ def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: 
     storage = Storage.of({"s3.endpoint": f"http://{address}", "s3.access-key-id": "a", "s3.secret-access-key": "b"})
     with open_duckdb(storage=storage) as connection:
         error = caught(lambda: connection.execute("SELECT * FROM 's3://lake/x.parquet'"))
-    assert (find_away(error) is not None) is is_away, error
+    assert (find_outage(error) is not None) is is_away, error
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: 
     ],
 )
 def test_other_errors(error: Exception, is_away: bool) -> None:
-    assert (find_away(error) is not None) is is_away
+    assert (find_outage(error) is not None) is is_away
 
 
 CATALOG_AWAY = """\
@@ -224,7 +224,7 @@ software.amazon.awssdk.services.s3.model.NoSuchBucketException: The bucket does 
     ],
 )
 def test_errors_of_java(trace: str, part: str | None) -> None:
-    away = find_away(java(trace))
+    away = find_outage(java(trace))
     if part is None:
         assert away is None
     else:
@@ -236,12 +236,12 @@ def test_errors_of_java(trace: str, part: str | None) -> None:
 
 def test_a_database_as_the_catalog() -> None:
     error = caught(lambda: create_engine(f"postgresql+psycopg://me:hidden@{NOBODY}/lake").connect())
-    away = find_away(error)
+    away = find_outage(error)
     assert away is not None
     assert away.what.startswith("the catalog does not answer: ")
     assert "hidden" not in str(away)
-    assert find_away(caught(lambda: create_engine("sqlite:////nowhere/at/all.db").connect())) is None
-    assert find_away(OperationalError("x", {}, Exception("connection refused"))) is None
+    assert find_outage(caught(lambda: create_engine("sqlite:////nowhere/at/all.db").connect())) is None
+    assert find_outage(OperationalError("x", {}, Exception("connection refused"))) is None
 
 
 def test_an_error_that_was_made_of_another_one() -> None:
@@ -255,7 +255,7 @@ def test_an_error_that_was_made_of_another_one() -> None:
 
 
 def test_a_login_in_an_address_is_not_shown() -> None:
-    away = find_away(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
+    away = find_outage(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
     assert away is not None
     assert "hidden" not in str(away)
 
@@ -271,7 +271,7 @@ def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_commit_does_not_wait_eight_times_for_a_client_that_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.iceberg.commits.commit._AWAY_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.iceberg.commits.commit._OUTAGE_SECONDS", 0.0)
     tries: list[int] = []
 
     def commit() -> str:

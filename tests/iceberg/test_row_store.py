@@ -454,9 +454,9 @@ def test_files_that_exceed_the_bound_together_are_refused_before_one_is_read(ids
     bound = int(1.5 * estimate_bytes(files[0].file, schema))
     store = RowStore(tmp_path / "cache", most_bytes=bound)
     for _ in range(2):
-        with pytest.raises(TooLargeError, match="as rows"):
+        with pytest.raises(TooLargeError, match="the rows of"):
             store.fetch(ids, files, match=wanted(3))
-        with pytest.raises(TooLargeError, match="as rows"):
+        with pytest.raises(TooLargeError, match="the rows of"):
             store.fetch(ids, files)
     assert cached(tmp_path / "cache") == []
     within = {"n": [(3, 4)]}
@@ -473,7 +473,7 @@ def test_files_of_a_working_set_count_once(ids: Table, tmp_path: Path) -> None:
     for _ in range(3):
         assert store.fetch(ids, files[:1], working_set=build).num_rows == 5_000
     assert store.fetch(ids, files[2:], working_set=build).num_rows == 30, "small files stay in memory"
-    with pytest.raises(TooLargeError, match="as rows"):
+    with pytest.raises(TooLargeError, match="the rows of"):
         store.fetch(ids, files[1:2], working_set=build)
 
 

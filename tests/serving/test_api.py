@@ -358,7 +358,7 @@ def test_table_during_an_outage_is_a_503(shop: ShopLake, error: Exception, statu
     if status == 503:
         assert answer.headers["retry-after"] == "2"
         assert "does not answer" in answer.json()["what"]
-        assert "goes on by itself" in answer.json()["next_step"]
+        assert "Headrace retries until" in answer.json()["next_step"]
 
 
 def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
@@ -42,7 +42,7 @@ def concerns_all(error: BaseException) -> bool:
     """Return whether an error of one stream's commit stops all streams: an outage, or another run took over."""
     if isinstance(error, (RetryableError, TakenOverError)) or not isinstance(error, Exception):
         return True
-    return find_away(error) is not None
+    return find_outage(error) is not None
 
 
 def as_landing_error(error: BaseException, *, label: str) -> LandingError:

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.files.write import TableFormat, check_writable
 from headrace.kafka.records import Messages
 from headrace.landing.decode import Decoded, Decoder, GrowthError
@@ -41,8 +41,8 @@ _REASON_CHARACTERS = 500
 
 
 def may_be_data(error: BaseException) -> bool:
-    """Return whether a value may have caused this error. Errors of disks, memory, Kafka and servers never count."""
-    return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_away(error) is None
+    """Return whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
+    return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_outage(error) is None
 
 
 def split_isolated(

@@ -10,7 +10,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from headrace.errors import HeadraceError, LandingError, UnavailableError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 from headrace.landing.batch import TaskFailure
 from headrace.spark.session import explain_end
 
@@ -40,7 +40,7 @@ def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
 def describe_failure(error: BaseException | None, *, hide: Callable[[str], str]) -> TaskFailure:
     """Return the failure to send to the driver for an error of one stream; `hide` removes secrets from a text."""
     assert error is not None
-    outage = find_away(error)
+    away = find_outage(error)
     trace = hide("".join(traceback.format_exception(error)))
     if outage is not None:
         return TaskFailure(hide(f"{outage.where}: {outage.what}" if outage.where else outage.what), trace, unavailable=True)

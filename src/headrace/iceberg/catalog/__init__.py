@@ -1,1 +1,1 @@
-"""The Iceberg catalog: how it is reached, its tables, and which errors mean an outage."""
+"""The Iceberg catalog: connection properties, tables, and the errors that mean an outage."""

@@ -1,8 +1,9 @@
-"""Which errors mean that the catalog or the object store is away, whoever asked them: PyIceberg, Arrow, Spark or a database.
+"""Recognise outages of the catalog and the object store in errors of PyIceberg, Arrow, DuckDB, Spark and the databases.
 
-Nothing else decides that. An error is told by the names of its class and of those that it derives from, so that no client has
-to be loaded to know its errors; one of Java by its stack trace, where the reason may be on any line. What is refused (a
-password, a bucket that there is not, a certificate) and what is a bug is not "away": it stays what it is.
+This is the only module that decides whether an error is an outage. It matches the names of an error's class and base classes,
+so that no client library is imported for its exceptions. It matches Java errors by their stack trace, where the reason may be
+on any line. Rejected requests (a wrong password, a missing bucket, an invalid certificate) and bugs are not outages: they are
+re-raised unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 from headrace.errors import UnavailableError
 
-_NOT_AWAY = {"requests.exceptions.SSLError"}
+_NOT_OUTAGES = {"requests.exceptions.SSLError"}
 _CLIENTS = {
     "requests.exceptions.ConnectionError",
     "requests.exceptions.Timeout",
@@ -22,20 +23,20 @@ _CLIENTS = {
     "botocore.exceptions.HTTPClientError",
     "thrift.transport.TTransport.TTransportException",
 }
-"""No answer came, or only a part of one."""
+"""The client got no response, or only a part of one."""
 _ANSWERS = {
     "pyiceberg.exceptions.ServerError",
     "pyiceberg.exceptions.ServiceUnavailableError",
     "pyiceberg.exceptions.CommitStateUnknownException",
     "pyiceberg.exceptions.TooManyRequestsError",
 }
-"""A REST catalog's 5xx and 429: of a catalog that starts, that is too busy, or that can't reach what it needs itself."""
+"""A REST catalog's 5xx and 429: it is starting, overloaded, or can't reach its own backend."""
 _JAVA = {"py4j.protocol.Py4JJavaError", "pyspark.errors.exceptions.captured.CapturedException"}
 
 _ARROW = re.compile(
     r"AWS Error (?:NETWORK_CONNECTION|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|REQUEST_TIMEOUT"
     r"|\w+ \(HTTP status (?:5\d\d|429)\))"
-    r"(?!.*curlCode: (?:51|53|54|58|59|60|66|77|82|83|90|91)\b)"  # those of a certificate
+    r"(?!.*curlCode: (?:51|53|54|58|59|60|66|77|82|83|90|91)\b)"  # certificate errors
 )
 _DUCKDB = re.compile(r"^(?!.*certificate).*(?: error for HTTP [A-Z]+ to |HTTP (?:5\d\d|429)\b)")
 _DATABASE = re.compile(
@@ -55,53 +56,54 @@ _JAVA_CATALOG = re.compile(
     r"|This connection has been closed|FATAL: (?:the database system is|terminating connection))[^\n]*"
 )
 _OF_CATALOG = re.compile(r"org\.apache\.iceberg\.(?:rest|jdbc|hive|aws\.glue)\.")
-"""Spark's own parts lose one another too: only where a catalog's client is in the trace is it the catalog that is away."""
+"""Spark's own processes lose connections too. It is a catalog outage only if the trace contains a catalog client."""
 _LOGIN = re.compile(r"//[^/@\s]+@")
 
 
 @contextmanager
 def translate_outages() -> Iterator[None]:
-    """Turn an error in the block that means that the catalog or the object store is away into an UnavailableError; any other
-    stays what it is."""
+    """Translate an outage of the catalog or the object store into an UnavailableError; re-raise other errors unchanged."""
     try:
         yield
     except UnavailableError:
         raise
     except Exception as error:
-        away = find_away(error)
-        if away is None:
+        outage = find_outage(error)
+        if outage is None:
             raise
-        raise away from error
+        raise outage from error
 
 
-def find_away(error: BaseException) -> UnavailableError | None:
-    """Return what to raise for an error that means that the catalog or the object store is away, also where another error
-    was made of that one; None for any other."""
-    for each in _chain(error):
-        if isinstance(each, UnavailableError):
-            return each
-        names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(each).__mro__}
-        if names & _NOT_AWAY:
+def find_outage(error: BaseException) -> UnavailableError | None:
+    """Return the UnavailableError for an error that an outage of the catalog or the object store caused, or None.
+
+    Causes and contexts of the error are searched, too.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, UnavailableError):
+            return cause
+        names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(cause).__mro__}
+        if names & _NOT_OUTAGES:
             return None
-        found = _read(each, names)
-        if found is not None:
-            return found
+        outage = _read(cause, names)
+        if outage is not None:
+            return outage
     return None
 
 
 def _read(error: BaseException, names: set[str]) -> UnavailableError | None:
     if names & _JAVA:
         return _read_java(str(getattr(error, "_stackTrace", None) or error))
-    says = str(error)
+    message = str(error)
     if names & _CLIENTS:
         return _catalog(_address_and_cause(error))
     if names & _ANSWERS:
-        store = _JAVA_STORE.search(says)
-        return _object_store(f"the catalog says: {store[0]}") if store else _catalog(says)
-    if isinstance(error, OSError) and _ARROW.search(says):
-        return _object_store(says.rpartition("Details: ")[2])
-    if "_duckdb.Error" in names and _DUCKDB.search(says):
-        return _object_store(says)
+        store = _JAVA_STORE.search(message)
+        return _object_store(f"the catalog reports: {store[0]}") if store else _catalog(message)
+    if isinstance(error, OSError) and _ARROW.search(message):
+        return _object_store(message.rpartition("Details: ")[2])
+    if "_duckdb.Error" in names and _DUCKDB.search(message):
+        return _object_store(message)
     if "sqlalchemy.exc.OperationalError" in names:
         origin = getattr(error, "orig", None)
         if type(origin).__module__.startswith("psycopg") and _DATABASE.search(str(origin)):
@@ -118,36 +120,36 @@ def _read_java(trace: str) -> UnavailableError | None:
 
 
 def _catalog(reason: str) -> UnavailableError:
-    return _away("the catalog", "catalog.uri", reason)
+    return _outage("the catalog", "catalog.uri", reason)
 
 
 def _object_store(reason: str) -> UnavailableError:
-    return _away("the object store", "warehouse", reason)
+    return _outage("the object store", "warehouse", reason)
 
 
-def _away(what: str, setting: str, reason: str) -> UnavailableError:
+def _outage(what: str, setting: str, reason: str) -> UnavailableError:
     first = _LOGIN.sub("//***@", reason.strip().partition("\n")[0])
     return UnavailableError(
         f"{what} does not answer: {first}" if first else f"{what} does not answer",
         where=setting,
-        next_step=f"It goes on by itself when {what} answers. Which one is meant: headrace doctor",
+        next_step=f"Headrace retries until {what} answers. To see its address, run: headrace doctor",
     )
 
 
 def _address_and_cause(error: BaseException) -> str:
-    """Return where a request went and what came of it, without all that its client says around that."""
+    """Return the host of a request and the root cause of its failure, without the client's wrapping."""
     *_, cause = _chain(error)
-    says = getattr(cause, "strerror", None) or str(cause)
+    reason = getattr(cause, "strerror", None) or str(cause)
     url = getattr(getattr(error, "request", None), "url", None)
     host = (urlsplit(url).netloc if isinstance(url, str) else "").rpartition("@")[2]
-    return f"{host}: {says}" if host else says
+    return f"{host}: {reason}" if host else reason
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it came of, the nearest first."""
-    seen: set[int] = set()
-    now: BaseException | None = error
-    while now is not None and id(now) not in seen:
-        seen.add(id(now))
-        yield now
-        now = now.__cause__ or (None if now.__suppress_context__ else now.__context__)
+    """Yield an error and its causes, the nearest first."""
+    visited: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)

@@ -1,7 +1,7 @@
-"""How a catalog and its object store are reached, as PyIceberg and as Spark want to be told: both from the same settings.
+"""Connection properties of the catalog and its object store, for PyIceberg and for Spark, from the same settings.
 
-No other module knows the names of these properties. Credentials that a REST catalog hands out with a table are not asked for:
-they hold for an hour, and landing goes on for days; the keys of the environment are used everywhere.
+No other module knows the names of these properties. Headrace doesn't request vended credentials from a REST catalog: they
+expire after an hour, and landing runs for days. It uses the keys of the environment everywhere.
 """
 
 from __future__ import annotations
@@ -16,70 +16,71 @@ from headrace.settings import SENSITIVE, Settings
 CATALOG_NAME = "headrace"
 REST_CONNECT_MS, REST_ANSWER_MS = "rest.client.connection-timeout-ms", "rest.client.socket-timeout-ms"
 _REST_BOUNDS = {REST_CONNECT_MS: "5000", REST_ANSWER_MS: "20000"}
-"""For how long a REST catalog is waited for: one that hangs, as Iceberg's own does while its object store is away, is away."""
+"""Timeouts of requests to a REST catalog. A catalog that hangs, as Iceberg's own does during an outage of its object store,
+counts as unavailable."""
 _BY_CREDENTIAL = {"token-exchange-enabled": "false"}
-"""Iceberg's Java library would offer its token for the next one, which most who give tokens refuse: then builds could go on
-until the first one ends. With the credential it asks as it asked for the first."""
+"""Iceberg's Java library would exchange its token for a new one, which most token servers refuse: builds would fail when the
+first token expires. Without the exchange it requests every token with the credential."""
 _SQLITE = "sqlite:///"
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
 
 
 def sqlite_path(settings: Settings) -> Path | None:
-    """Return the file that the catalog is in, or None where it is not SQLite."""
+    """Return the catalog's SQLite file, or None for another kind of catalog."""
     is_file = settings.catalog_type == "sql" and settings.catalog_uri.startswith(_SQLITE)
     return Path(settings.catalog_uri.removeprefix(_SQLITE)) if is_file else None
 
 
 def catalog_properties(settings: Settings) -> dict[str, str]:
-    """Return the catalog's properties as PyIceberg has them."""
-    found = {"warehouse": settings.warehouse}
+    """Return the catalog's properties for PyIceberg."""
+    properties = {"warehouse": settings.warehouse}
     if settings.catalog_type == "sql":
-        found["uri"] = _database(settings)
+        properties["uri"] = _database(settings)
     elif settings.catalog_type == "rest":
-        found |= _rest(settings) | {"header.X-Iceberg-Access-Delegation": ""}
+        properties |= _rest(settings) | {"header.X-Iceberg-Access-Delegation": ""}
     elif settings.catalog_type == "hive":
-        found["uri"] = settings.catalog_uri
+        properties["uri"] = settings.catalog_uri
     elif settings.catalog_type == "glue":
-        found["client.region"] = settings.s3_region
+        properties["client.region"] = settings.s3_region
     if settings.is_on_s3:
-        found |= {"s3.region": settings.s3_region, "s3.force-virtual-addressing": str(not settings.s3_path_style).lower()}
-        found |= _s3(settings)
-    return {**found, **settings.catalog_properties}
+        properties |= {"s3.region": settings.s3_region, "s3.force-virtual-addressing": str(not settings.s3_path_style).lower()}
+        properties |= _s3(settings)
+    return {**properties, **settings.catalog_properties}
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:
-    """Return Spark's configuration of the catalog. Nothing is cached: landing commits beside Spark.
+    """Return Spark's configuration of the catalog. Spark's table cache is off, because landing commits outside of Spark.
 
-    It has secrets in it, so it is set on a session that runs, and never where a process starts.
+    The configuration contains secrets: set it on a running session, never on the command line of a process.
     """
-    found = {"type": "jdbc" if settings.catalog_type == "sql" else settings.catalog_type, "warehouse": settings.warehouse}
+    conf = {"type": "jdbc" if settings.catalog_type == "sql" else settings.catalog_type, "warehouse": settings.warehouse}
     if settings.catalog_type == "sql":
-        found |= _jdbc(settings)
+        conf |= _jdbc(settings)
     elif settings.catalog_type == "rest":
-        found |= _rest(settings) | (_BY_CREDENTIAL if settings.catalog_credential else {})
+        conf |= _rest(settings) | (_BY_CREDENTIAL if settings.catalog_credential else {})
     elif settings.catalog_type == "hive":
-        found["uri"] = settings.catalog_uri
+        conf["uri"] = settings.catalog_uri
     if settings.is_on_s3 or settings.catalog_type == "glue":
-        found["client.region"] = settings.s3_region
+        conf["client.region"] = settings.s3_region
     if settings.is_on_s3:
-        found |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "s3.path-style-access": str(settings.s3_path_style).lower()}
-        found |= _s3(settings)
-    found = {**found, "cache-enabled": "false", **settings.catalog_properties}
-    return {_PREFIX: "org.apache.iceberg.spark.SparkCatalog"} | {f"{_PREFIX}.{name}": value for name, value in found.items()}
+        conf |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "s3.path-style-access": str(settings.s3_path_style).lower()}
+        conf |= _s3(settings)
+    conf = {**conf, "cache-enabled": "false", **settings.catalog_properties}
+    return {_PREFIX: "org.apache.iceberg.spark.SparkCatalog"} | {f"{_PREFIX}.{name}": value for name, value in conf.items()}
 
 
 def secret_names(settings: Settings) -> dict[str, str]:
-    """Return those names of `catalog_conf` that hold secrets, each with an empty value, for Spark's start.
+    """Return the names in `catalog_conf` that hold secrets, each with an empty value, for starting Spark.
 
-    Spark's event log hides what a session sets only under names that the application was started with.
+    Spark's event log redacts a session's setting only if the application was started with a setting of that name.
     """
-    told = catalog_conf(settings).items()
-    return {name: "" for name, value in told if re.search(SENSITIVE, name) and value not in ("true", "false")}
+    conf = catalog_conf(settings).items()
+    return {name: "" for name, value in conf if re.search(SENSITIVE, name) and value not in ("true", "false")}
 
 
 def _rest(settings: Settings) -> dict[str, str]:
-    """What both are told of a REST catalog: they ask for a token with the credential, and for another when it ends."""
-    found = {
+    """Return the REST catalog's properties for both. They request a token with the credential, and another when it expires."""
+    values = {
         "uri": settings.catalog_uri,
         "warehouse": settings.catalog_warehouse or settings.warehouse,
         "scope": settings.catalog_scope,
@@ -87,22 +88,22 @@ def _rest(settings: Settings) -> dict[str, str]:
         "credential": settings.catalog_credential or "",
         "token": settings.catalog_token or "",
     }
-    return _REST_BOUNDS | {name: value for name, value in found.items() if value}
+    return _REST_BOUNDS | {name: value for name, value in values.items() if value}
 
 
 def _s3(settings: Settings) -> dict[str, str]:
-    """What both are told of the object store; without keys each looks for them where Amazon's own tools do."""
-    found = {
+    """Return the object store's properties for both. Without keys they use the AWS default credential chain."""
+    values = {
         "s3.endpoint": settings.s3_endpoint,
         "s3.access-key-id": settings.s3_access_key_id or "",
         "s3.secret-access-key": settings.s3_secret_access_key or "",
         "s3.session-token": settings.s3_session_token or "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def _database(settings: Settings) -> str:
-    """Return the address of the catalog's database as SQLAlchemy has it."""
+    """Return the SQLAlchemy URL of the catalog's database."""
     if sqlite_path(settings):
         return f"{settings.catalog_uri}?timeout=30"
     if not settings.is_catalog_in_postgres:
@@ -121,8 +122,8 @@ def _jdbc(settings: Settings) -> dict[str, str]:
         raise SettingsError(
             f"Spark can't open the catalog {settings.catalog_uri.split(':', 1)[0]}:…",
             where="catalog.uri",
-            next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or leave it out.",
+            next_step="Use SQLite (sqlite:///path/catalog.db) or Postgres (postgresql://host/database), or remove the setting.",
         )
     user, password = settings.catalog_login
-    found = {"uri": settings.catalog_jdbc_uri, "jdbc.schema-version": "V1", "jdbc.user": user, "jdbc.password": password}
-    return {name: value for name, value in found.items() if value}
+    values = {"uri": settings.catalog_jdbc_uri, "jdbc.schema-version": "V1", "jdbc.user": user, "jdbc.password": password}
+    return {name: value for name, value in values.items() if value}

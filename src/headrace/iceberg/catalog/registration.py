@@ -1,4 +1,4 @@
-"""Tables whose files are in the warehouse and which the catalog doesn't know: the catalog was emptied, lost or replaced."""
+"""Find and register tables that are in the warehouse but not in the catalog: the catalog was emptied, lost or replaced."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class UnregisteredTable:
 
 
 def check_unregistered(catalog: Catalog, name: TableName, location: str) -> None:
-    """Raise a SettingsError if a table is to be created where one with data is already: its rows would be landed again.
+    """Raise a SettingsError if the location of a new table already holds a table with data: its rows would be landed again.
 
-    A table that another application creates at this moment, and one that was created and never written to, are no obstacle.
+    A table that another application is creating, and one that was created and never written to, are allowed.
     """
     newest = _newest_metadata(catalog, location)
     if newest is None or not newest[1].snapshots:
@@ -54,37 +54,37 @@ def check_unregistered(catalog: Catalog, name: TableName, location: str) -> None
         f"the catalog has no table {name}, but {location} holds one with {count_of(_count_rows(newest[1]), 'row')}: "
         "the catalog was emptied or replaced, or the table was dropped",
         where=f"table {name}",
-        next_step="To add the tables in the warehouse to the catalog and go on where they are, run: headrace register\n"
+        next_step="To add the warehouse's tables to the catalog and continue from their data, run: headrace register\n"
         "To start over with an empty table, move the folder away first. If this is the wrong catalog, set catalog.uri.",
     )
 
 
 def find_unregistered(catalog: Catalog, warehouse: str) -> tuple[UnregisteredTable, ...]:
     """Return the tables with data in the warehouse that the catalog lacks, sorted by name."""
-    found = []
+    tables = []
     for name in sorted(_tables_in(Storage.of(catalog.properties), warehouse), key=str):
         location = "/".join((warehouse.rstrip("/"), *name.parts))
         newest = None if catalog.table_exists(str(name)) else _newest_metadata(catalog, location)
         if newest is not None and newest[1].snapshots:
-            found.append(UnregisteredTable(name, newest[0], _count_rows(newest[1])))
-    return tuple(found)
+            tables.append(UnregisteredTable(name, newest[0], _count_rows(newest[1])))
+    return tuple(tables)
 
 
 def register_tables(catalog: Catalog, warehouse: str, wanted: Collection[TableName] = ()) -> tuple[UnregisteredTable, ...]:
-    """Add tables of the warehouse to the catalog, all that it lacks or those that are named, and return them.
+    """Add the warehouse's tables that the catalog lacks, all or only the `wanted` ones, and return them.
 
-    Idempotent by name: a table that the catalog has is left alone. Raises NotFoundError for a named table that isn't there.
+    Idempotent by name: a table that the catalog has is left alone. Raises NotFoundError if the warehouse has no wanted table.
     """
-    found = find_unregistered(catalog, warehouse)
-    known = {table.name for table in found}
+    unregistered = find_unregistered(catalog, warehouse)
+    known = {table.name for table in unregistered}
     missing = [name for name in wanted if name not in known and not (name.namespace and catalog.table_exists(str(name)))]
     if missing:
         raise NotFoundError(
             f"not found: a table with data in {'/'.join((warehouse.rstrip('/'), *missing[0].parts))}",
             where=f"table {missing[0]}",
-            next_step="Check the name and the warehouse: headrace doctor shows its place.",
+            next_step="Check the name and the warehouse. To see the warehouse's location, run: headrace doctor",
         )
-    chosen = tuple(table for table in found if not wanted or table.name in wanted)
+    chosen = tuple(table for table in unregistered if not wanted or table.name in wanted)
     for table in chosen:
         _create_namespace(catalog, table.name)
         try:
@@ -95,11 +95,10 @@ def register_tables(catalog: Catalog, warehouse: str, wanted: Collection[TableNa
 
 
 def _newest_metadata(catalog: Catalog, location: str) -> tuple[str, TableMetadata] | None:
-    """Return the newest metadata file of a folder, and what it says.
+    """Return the newest metadata file of a folder and its content.
 
-    Commits that lost a race leave files of the same version; the one that was written last counts. Each describes a whole
-    table, with its ledger, so landing goes on correctly from either. A file that an application left half-written, when it
-    died, was never a table's: it doesn't count.
+    Commits that lost a race leave files of the same version; the last one written wins. Each describes a whole table, with its
+    ledger, so landing continues correctly from either. Incomplete files of a crashed application are skipped.
     """
     versions: dict[int, list[str]] = {}
     for uri in list_files(f"{location}/metadata", suffix=_SUFFIX, storage=Storage.of(catalog.properties)):
@@ -107,14 +106,14 @@ def _newest_metadata(catalog: Catalog, location: str) -> tuple[str, TableMetadat
         if match:
             versions.setdefault(int(match[1]), []).append(uri)
     for version in sorted(versions, reverse=True):
-        read = [(uri, found) for uri in versions[version] if (found := _read_metadata(catalog, uri)) is not None]
-        if read:
-            return max(read, key=lambda one: one[1].last_updated_ms)
+        files = [(uri, metadata) for uri in versions[version] if (metadata := _read_metadata(catalog, uri)) is not None]
+        if files:
+            return max(files, key=lambda file: file[1].last_updated_ms)
     return None
 
 
 def _read_metadata(catalog: Catalog, uri: str) -> TableMetadata | None:
-    """Return what a metadata file says, or None for one that is not whole. A storage that is away raises its own error."""
+    """Return the content of a metadata file, or None if the file is incomplete. Storage errors are raised unchanged."""
     io = load_file_io(properties=catalog.properties, location=uri)
     try:
         return FromInputFile.table_metadata(io.new_input(uri))
@@ -123,7 +122,7 @@ def _read_metadata(catalog: Catalog, uri: str) -> TableMetadata | None:
 
 
 def _tables_in(storage: Storage, warehouse: str) -> Iterator[TableName]:
-    """Yield the folders of a warehouse that hold Iceberg metadata; the data files in them are not listed."""
+    """Yield the folders of a warehouse that hold Iceberg metadata, without listing data files."""
     filesystem, root = storage.find(warehouse)
     waiting: list[tuple[str, ...]] = [()]
     while waiting:

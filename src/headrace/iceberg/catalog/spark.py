@@ -1,4 +1,4 @@
-"""The catalog as Spark sees it: the same tables that PyIceberg opens, under the same names."""
+"""The catalog in Spark: the same tables as in PyIceberg, under the same names."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _CONF: dict[Size, dict[str, str]] = {
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # Spark keeps smaller relations as rows, several times as large as Arrow, and larger ones as the Arrow that they were.
+        # Spark keeps relations below the threshold as rows, which are several times as large as Arrow, and others as Arrow.
         "spark.sql.execution.arrow.localRelationThreshold": "4MB",
     },
     "many": {
-        # Adaptive execution numbers the stages of a query in the order in which they end. With the number in the name of its
-        # class, the same code would be another class each time, and Java would compile it again.
+        # Adaptive execution numbers a query's stages in the order in which they end. With the number in the class name, the
+        # same code would get a new class name each time, and Java would compile it again.
         "spark.sql.codegen.useIdInClassName": "false",
     },
 }
 
 
 def open_spark_catalog(spark: SparkSession, settings: Settings, *, rows: Size = "many") -> SparkSession:
-    """Return a session of its own on the same Spark, whose catalog is the one of these settings.
+    """Return a new session of the same Spark application, with the catalog of these settings.
 
-    `rows` says of how many rows its queries are. Queries of few are interpreted, which costs less than compiling them, and are
-    neither distributed nor planned again between their stages.
+    `rows` is the expected number of rows per query. Queries on few rows are interpreted, because compiling them costs more, and
+    are neither distributed nor re-planned between stages.
     """
     session = spark.newSession()
     for key, value in {**catalog_conf(settings), **_CONF[rows]}.items():
@@ -42,5 +42,5 @@ def open_spark_catalog(spark: SparkSession, settings: Settings, *, rows: Size = 
 
 
 def spark_name(name: TableName) -> str:
-    """Return the table's name in Spark SQL."""
+    """Return the table's qualified and quoted name in Spark SQL."""
     return ".".join((CATALOG_NAME, *(f"`{part}`" for part in name.parts)))

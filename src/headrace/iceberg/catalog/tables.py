@@ -1,4 +1,4 @@
-"""The Iceberg catalog, and the tables in it that Headrace makes."""
+"""Open the Iceberg catalog, and create and load Headrace's tables in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from headrace.errors import SettingsError, SpecError, UnavailableError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.catalog.properties import CATALOG_NAME, catalog_properties, sqlite_path
 from headrace.iceberg.catalog.registration import check_unregistered
 from headrace.iceberg.files.row_counts import rows_after
@@ -40,7 +40,7 @@ _PROPERTIES = {
 
 
 class EmptyCatalog(NoopCatalog):
-    """A catalog that was not made yet: there is nothing in it, and nothing can be made in it."""
+    """Stands in for a catalog that does not exist yet: read-only and empty."""
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         return []
@@ -53,20 +53,20 @@ class EmptyCatalog(NoopCatalog):
 
 
 def find_catalog(settings: Settings) -> Catalog:
-    """Return the catalog of these settings for looking at: where it does not exist yet it is empty, and is not made."""
+    """Return the catalog of these settings for reading. A catalog that does not exist yet is empty, and is not created."""
     return open_catalog(settings) if catalog_exists(settings) else EmptyCatalog(CATALOG_NAME, **catalog_properties(settings))
 
 
 def catalog_exists(settings: Settings) -> bool:
-    """Return whether the catalog was made; one that is not a file of SQLite counts as made."""
+    """Return whether the catalog exists. Only a SQLite file can be missing."""
     path = sqlite_path(settings)
     return path is None or path.exists()
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """Return the catalog of these settings, made where it does not exist yet.
+    """Return the catalog of these settings; create it if it does not exist yet.
 
-    One that is away is an UnavailableError, and one that is none, or that lets nobody in, a SettingsError.
+    Raises UnavailableError during an outage, and SettingsError if the address is no catalog or access is denied.
     """
     path = sqlite_path(settings)
     if path is not None:
@@ -84,26 +84,26 @@ def open_catalog(settings: Settings) -> Catalog:
             where="catalog.type",
             next_step=f"Run: pip install 'headrace{extra}'",
         ) from error
-    except Exception as error:  # a database's, an HTTP client's, Thrift's or Amazon's: each has its own
+    except Exception as error:  # databases, HTTP clients, Thrift and the AWS SDK share no base class
         reason = settings.without_secrets(str(getattr(error, "orig", None) or error).splitlines()[0])
-        check = "Check it: headrace doctor says what it is, and where that was set."
-        away = find_away(error)
-        if away is not None or _LOCKED in reason:
-            what = settings.without_secrets(away.what) if away else f"the catalog does not answer: {reason}"
+        check = "Check catalog.uri. To see its value and where it was set, run: headrace doctor"
+        outage = find_outage(error)
+        if outage is not None or _LOCKED in reason:
+            what = settings.without_secrets(outage.what) if outage else f"the catalog does not answer: {reason}"
             raise UnavailableError(what, where="catalog.uri", next_step=check) from error
         raise SettingsError(f"the catalog can't be opened: {reason}", where="catalog.uri", next_step=check) from error
     return catalog
 
 
 def _make_catalog(settings: Settings) -> Catalog:
-    """Return the catalog; two applications that make its tables at once both find them made at the second try."""
+    """Return the catalog. If two applications create its tables at once, both find them on the second attempt."""
     properties = catalog_properties(settings)
     if settings.catalog_type != "sql":
         return _CATALOGS[settings.catalog_type](properties)
     for _ in range(_TRIES):
         try:
             return CachedSqlCatalog(CATALOG_NAME, **properties)
-        except (OperationalError, ProgrammingError, IntegrityError):  # the last two are what Postgres says of it
+        except (OperationalError, ProgrammingError, IntegrityError):  # Postgres raises the last two
             continue
     return CachedSqlCatalog(CATALOG_NAME, **properties)
 
@@ -142,17 +142,16 @@ def ensure_table(
     location: str,
     properties: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the table, made or widened as needed.
+    """Return the table, created or widened as needed.
 
-    Columns that the pipeline names and the table lacks are added at its end; nothing is ever dropped or narrowed. A type that
-    can't be widened is a SpecError before anything is written. A folder that holds a table which the catalog lacks is a
-    SettingsError.
+    Missing columns are appended; no column is ever dropped or narrowed. Raises SpecError, before anything is written, for a
+    type that can't be widened, and SettingsError if the folder holds a table that the catalog lacks.
     """
     try:
         table = catalog.load_table(str(name))
     except NoSuchTableError:
         _ensure_namespace(catalog, name)
-        _check_place(catalog, name)
+        _check_name(catalog, name)
         check_unregistered(catalog, name, location)
         schema = iceberg_schema(columns)
         try:
@@ -172,33 +171,33 @@ def _ensure_namespace(catalog: Catalog, name: TableName) -> None:
     try:
         catalog.create_namespace(name.namespace)
     except (NamespaceAlreadyExistsError, IntegrityError):
-        pass  # IntegrityError: another application makes it at this moment
+        pass  # IntegrityError: another application created it at the same time
 
 
-def _check_place(catalog: Catalog, name: TableName) -> None:
-    """Raise a SpecError where a table would be in the folder of another one, or have another one in its own."""
-    taken = f"{name} is a namespace" if catalog.namespace_exists(str(name)) else None
+def _check_name(catalog: Catalog, name: TableName) -> None:
+    """Raise a SpecError if the table's name is a namespace, or its namespace is a table: their folders would be nested."""
+    taken = f"{name} is already a namespace" if catalog.namespace_exists(str(name)) else None
     if "." in name.namespace and load_table(catalog, TableName.parse(name.namespace)):
-        taken = f"{name.namespace} is a table"
+        taken = f"{name.namespace} is already a table"
     if taken:
         raise SpecError(
-            f"{taken} already, and nothing can be both",
+            f"{taken}: a name is either a table or a namespace",
             where=str(name),
-            next_step="Give the table, or its namespace, another name.",
+            next_step="Rename the table or its namespace.",
         )
 
 
 def list_namespaces(catalog: Catalog, inside: Identifier = ()) -> Iterator[Identifier]:
-    """Yield all namespaces, each before those that are in it: a catalog lists one level at a time."""
-    for each in sorted(catalog.list_namespaces(inside)):
-        yield each
-        yield from list_namespaces(catalog, each)
+    """Yield all namespaces, parents before children: a catalog lists one level at a time."""
+    for namespace in sorted(catalog.list_namespaces(inside)):
+        yield namespace
+        yield from list_namespaces(catalog, namespace)
 
 
 def list_tables(catalog: Catalog) -> tuple[str, ...]:
     """Return the names of all tables of the lake."""
-    found = (".".join(table) for each in list_namespaces(catalog) for table in catalog.list_tables(each))
-    return tuple(sorted(found))
+    names = (".".join(table) for namespace in list_namespaces(catalog) for table in catalog.list_tables(namespace))
+    return tuple(sorted(names))
 
 
 def load_table(catalog: Catalog, name: TableName) -> Table | None:
@@ -209,6 +208,6 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
 
 
 def count_rows(table: Table | None) -> int:
-    """Return how many rows the current snapshot says the table has; 0 where there is no table or no snapshot."""
+    """Return the row count in the current snapshot's summary; 0 without a table or a snapshot."""
     snapshot = table.current_snapshot() if table else None
     return rows_after(snapshot) if snapshot else 0

@@ -1,4 +1,4 @@
-"""A catalog for those who look at many tables every few seconds: metadata is read again only where it has moved."""
+"""A catalog for polling many tables every few seconds: it reloads only metadata that has changed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from headrace.settings import Settings
 
 
 class WatchedCatalog(NoopCatalog):
-    """Tables as they were at the last `look`; all that is loaded between two looks is of one moment.
+    """Tables as of the last `look`: everything loaded between two looks is from the same moment.
 
-    In a database a look is one query, however many tables there are, and only what has moved is loaded again. Another catalog
-    has no such query: there every table that is asked for is loaded once after each look. It is for reading: what it gives is
+    In a SQL catalog a look is one query, however many tables there are, and only changed tables are loaded again. Other
+    catalogs have no such query: there every requested table is loaded once after each look. Read-only: the returned tables are
     shared.
     """
 
@@ -30,14 +30,14 @@ class WatchedCatalog(NoopCatalog):
         self._loaded: dict[str, Table | None] = {}
 
     def look(self) -> None:
-        """Ask where each table's metadata is now, and forget those that are gone."""
+        """Fetch the current metadata location of each table, and drop cached tables that changed or are gone."""
         if not isinstance(self._catalog, SqlCatalog):
             self._loaded = {}
             return
         columns = (IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location)
         with self._catalog.engine.connect() as connection:
-            found = connection.execute(select(*columns).where(IcebergTables.catalog_name == self.name)).all()
-        self._locations = {f"{namespace}.{name}": str(location) for namespace, name, location in found}
+            rows = connection.execute(select(*columns).where(IcebergTables.catalog_name == self.name)).all()
+        self._locations = {f"{namespace}.{name}": str(location) for namespace, name, location in rows}
         loaded, now = self._loaded.items(), self._locations
         self._loaded = {name: table for name, table in loaded if table and table.metadata_location == now.get(name)}
 
@@ -45,10 +45,10 @@ class WatchedCatalog(NoopCatalog):
         name = identifier if isinstance(identifier, str) else ".".join(identifier)
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
-        found = self._loaded[name]
-        if found is None:
+        table = self._loaded[name]
+        if table is None:
             raise NoSuchTableError(f"Table does not exist: {name}")
-        return found
+        return table
 
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         return self._catalog.list_namespaces(namespace)
@@ -66,7 +66,8 @@ class WatchedCatalog(NoopCatalog):
 
 
 def watch_catalog(settings: Settings) -> WatchedCatalog | EmptyCatalog:
-    """Return the catalog of these settings, looked at once; one that does not exist yet is empty, and is not made."""
+    """Return the catalog of these settings after a first look. A catalog that does not exist yet is empty, and is not
+    created."""
     if not catalog_exists(settings):
         return EmptyCatalog(CATALOG_NAME)
     catalog = WatchedCatalog(open_catalog(settings))

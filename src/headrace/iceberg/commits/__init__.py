@@ -1,1 +1,1 @@
-"""Commits that happen once, whatever the catalog answers."""
+"""Idempotent commits, also after conflicts and lost responses."""

@@ -1,4 +1,4 @@
-"""Appends ready data files to a table, once, whatever happens to the catalog's answers."""
+"""Append data files to a table exactly once, also after conflicts and lost responses."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from headrace.iceberg.pyiceberg_private.transactions import TableTransaction
 def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFile], planned: Ledger, new: Ledger) -> Table:
     """Return the table with `files` and the ledger entry `new` in one snapshot.
 
-    Idempotent by `new.writer`. The table's ledger must still be `planned`: if another application has moved it, a
-    TakenOverError is raised and nothing is changed; so it is if the table was rolled back. A conflict with someone who left
-    the ledger alone (compaction) is tried again.
+    Idempotent by `new.writer`. The table's ledger must still be `planned`: if another application has changed it, or the table
+    was rolled back, a TakenOverError is raised and nothing is changed. A conflict with a commit that left the ledger unchanged
+    (compaction) is retried.
     """
 
-    def is_there(table: Table) -> bool:
-        found = read_ledger(table)
-        if found.writer == new.writer:
+    def is_committed(table: Table) -> bool:
+        entry = read_ledger(table)
+        if entry.writer == new.writer:
             return True
-        if found.writer != planned.writer:
+        if entry.writer != planned.writer:
             raise TakenOverError(
-                f"another application has landed checkpoint {found.checkpoint_id} since this one planned its batch",
+                f"another application has landed checkpoint {entry.checkpoint_id} since this one planned its batch",
                 where=".".join(table.name()),
-                next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
+                next_step="Nothing was lost or written twice. Stop one of the two applications.",
             )
-        if found.snapshot_id != planned.snapshot_id:
+        if entry.snapshot_id != planned.snapshot_id:
             raise TakenOverError(
                 "the table was rolled back since this application planned its batch",
                 where=".".join(table.name()),
-                next_step="Nothing was committed. Start again: what the table no longer holds is landed again.",
+                next_step="Nothing was committed. Restart the application: it lands the removed rows again.",
             )
         return False
 
@@ -48,7 +48,7 @@ def append_checkpoint(catalog: Catalog, table: Table, *, files: Sequence[DataFil
         table,
         files=files,
         entry=lambda snapshot_id, sequence: {KEY: replace(new, snapshot_id=snapshot_id, sequence_number=sequence).to_json()},
-        is_there=is_there,
+        is_committed=is_committed,
     )
 
 
@@ -58,21 +58,21 @@ def append_once(
     *,
     files: Sequence[DataFile],
     entry: Callable[[int, int], Mapping[str, str]],
-    is_there: Callable[[Table], bool],
+    is_committed: Callable[[Table], bool],
 ) -> Table:
     """Return the table with `files` and the properties `entry(snapshot id, sequence number)` in one snapshot.
 
-    After a conflict or a lost answer the table is read again, and `is_there` says whether the commit came through; only if it
-    did not is it tried again. `is_there` may raise to give up.
+    After a conflict or a lost response the table is loaded again, and the commit is retried only if `is_committed` returns
+    False. `is_committed` may raise to give up.
     """
-    held = table
+    current = table
 
     def find() -> Table | None:
-        nonlocal held
-        held = catalog.load_table(table.name())
-        return held if is_there(held) else None
+        nonlocal current
+        current = catalog.load_table(table.name())
+        return current if is_committed(current) else None
 
-    return commit_once(lambda: _commit(catalog, held, files=files, entry=entry), find=find, where=".".join(table.name()))
+    return commit_once(lambda: _commit(catalog, current, files=files, entry=entry), find=find, where=".".join(table.name()))
 
 
 def _commit(

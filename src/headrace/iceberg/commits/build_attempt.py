@@ -1,4 +1,4 @@
-"""What every commit of a build asks of the table, whichever library makes it."""
+"""Checks that every commit of a build makes, with PyIceberg as with Iceberg's Java library."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from headrace.iceberg.ledgers.build import BuildLedger, read_build
 
 
 def find_build(table: Table, *, planned: BuildLedger, new: BuildLedger) -> BuildLedger | None:
-    """Return the entry of build `new` if the table has it, and None if the table is still as it was `planned`.
+    """Return the entry of build `new` if the table has it, and None if the table's entry is still `planned`.
 
-    Raises a TakenOverError if another build has moved the entry, or if the table was rolled back.
+    Raises TakenOverError if another build has changed the entry, or if the table was rolled back.
     """
     entry = read_build(table)
     if entry.writer == new.writer:
         return entry
     if (entry.writer, entry.generation) != (planned.writer, planned.generation):
         raise TakenOverError(
-            f"build {entry.build_id} was made by another application since this one planned its own",
+            f"another application has committed build {entry.build_id} since this one planned its build",
             where=".".join(table.name()),
-            next_step="Nothing was lost and nothing was written twice. Keep one of the two applications.",
+            next_step="Nothing was lost or written twice. Stop one of the two applications.",
         )
     return None
 

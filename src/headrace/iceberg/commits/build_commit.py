@@ -1,4 +1,4 @@
-"""Commits a build: files that go, files that come, and how far the inputs were read, in one step."""
+"""Commit a build: removed files, added files and the ledger entry, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from headrace.iceberg.commits.build_attempt import compacted_error, find_build
 from headrace.iceberg.commits.commit import commit_once
 from headrace.iceberg.commits.history import RECENT, DatedSnapshot, snapshots_to_drop
-from headrace.iceberg.commits.java_errors import is_moved
+from headrace.iceberg.commits.java_errors import is_validation_error
 from headrace.iceberg.deletes.deleted_rows import deletes_of_one_file
 from headrace.iceberg.files.spark_files import JavaObject, commit_as_planned, load_java_table
 from headrace.iceberg.ledgers.build import KEY, BuildLedger
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Data files that come, and scan tasks of those that go, which are of the snapshot `snapshot_id`."""
+    """Added data files, and scan tasks of the removed ones, planned from the snapshot `snapshot_id`."""
 
     added: Sequence[JavaObject] = ()
     removed: Sequence[JavaObject] = ()
@@ -48,14 +48,14 @@ def commit_build(
     replaced: tuple[Column, ...] = (),
     readers: Collection[int] = (),
 ) -> BuildLedger:
-    """Return the entry as it was committed, with the snapshot that holds the build's rows.
+    """Return the committed entry, with the snapshot that holds the build's rows.
 
-    Idempotent by `new.writer`. The table's entry must still be `planned`: where another build has moved it, or the table was
-    rolled back, a TakenOverError is raised and nothing is changed. Where files that the build replaces were compacted since it
-    read them, a CompactedError is raised: it has to be planned again. Every build makes a snapshot, also one without files: a
-    REST catalog refuses no commit to properties alone. `replaced` columns are replaced in the same commit (rescaling.py):
-    `files` must be all that the table has then. `readers` are snapshots that other tables have read up to, which stay for a
-    while (history.py).
+    Idempotent by `new.writer`. The table's entry must still be `planned`: if another build has changed it, or the table was
+    rolled back, a TakenOverError is raised and nothing is changed. If files that the build replaces were compacted since it
+    read them, a CompactedError is raised: plan the build again. Every build creates a snapshot, also one without files: a REST
+    catalog detects no conflict between commits of properties alone. `replaced` columns are replaced in the same commit
+    (rescaling.py): `files` must then be all files of the table. `readers` are snapshots that other tables have read up to,
+    which are retained for a while (history.py).
     """
 
     def find() -> BuildLedger | None:
@@ -68,7 +68,7 @@ def commit_build(
 
 
 def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaObject]) -> None:
-    """Append files to a table that keeps no ledger of its own. Not idempotent: for rows that may be there twice."""
+    """Append files to a table without a ledger. Not idempotent: only for rows that may be duplicated."""
     append = load_java_table(spark, name).newAppend()
     for file in added:
         append.appendFile(file)
@@ -76,7 +76,7 @@ def append_files(spark: SparkSession, name: TableName, *, added: Sequence[JavaOb
 
 
 class _MovedError(Exception):
-    """The table's entry is no longer the one that the build was planned from."""
+    """The table's entry has changed since the build was planned."""
 
 
 def _commit(
@@ -90,15 +90,15 @@ def _commit(
     readers: Collection[int],
 ) -> BuildLedger:
     table = load_java_table(spark, name)
-    transaction = table.newTransaction()  # of the newest metadata, which may be newer than what was loaded
+    transaction = table.newTransaction()  # on the newest metadata, which may be newer than the loaded one
     text = transaction.table().properties().get(KEY)
     if (BuildLedger.from_json(text).writer if text else "") != planned.writer:
-        raise _MovedError(f"{name} was built since")
+        raise _MovedError(f"another build of {name} was committed first")
     replace_columns(spark, table, replaced, transaction=transaction)
     try:
         entry = _change_rows(spark, transaction, files=files, new=new)
     except Py4JJavaError as error:
-        raise _explain(error, name) from error
+        raise _translate(error, name) from error
     properties = transaction.updateProperties()
     for key, value in entry.to_properties().items():
         properties.set(key, value)
@@ -108,9 +108,9 @@ def _commit(
     return entry
 
 
-def _explain(error: Exception, name: TableName) -> Exception:
-    """Return the error that says that files were compacted, where it is that one; any other as it is."""
-    if not is_moved(error):
+def _translate(error: Exception, name: TableName) -> Exception:
+    """Return a CompactedError for a validation error of Iceberg; return other errors unchanged."""
+    if not is_validation_error(error):
         return error
     return compacted_error(str(name))
 
@@ -132,22 +132,23 @@ def _change_rows(spark: SparkSession, transaction: JavaObject, *, files: FileCha
         update = transaction.newAppend()
         for file in files.added:
             update.appendFile(file)
-    # The id of a snapshot is known when it is made, so the summary's entry names no snapshot and the properties' does.
+    # The snapshot's id is known only after the commit, so the entry in the summary lacks it and the one in the properties has
+    # it.
     for key, value in new.to_properties().items():
         update.set(key, value)
     update.commit()
-    made = transaction.table().currentSnapshot()
-    return replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
+    snapshot = transaction.table().currentSnapshot()
+    return replace(new, snapshot_id=int(snapshot.snapshotId()), sequence_number=int(snapshot.sequenceNumber()))
 
 
 def _drop_old_snapshots(transaction: JavaObject, table: JavaObject, readers: Collection[int]) -> None:
-    """Leave old snapshots out of the history, as landing's commits do."""
+    """Remove old snapshots from the history, as landing's commits do."""
     snapshots = table.snapshots()
     if snapshots.size() <= RECENT:
         return
     dated = [
-        DatedSnapshot(int(each.snapshotId()), int(each.timestampMillis()))
-        for each in (snapshots.get(index) for index in range(snapshots.size()))
+        DatedSnapshot(int(snapshot.snapshotId()), int(snapshot.timestampMillis()))
+        for snapshot in (snapshots.get(index) for index in range(snapshots.size()))
     ]
     protected = {int(ref.snapshotId()) for ref in table.refs().values()}
     dropped = snapshots_to_drop(dated, protected=protected, readers=readers, now_ms=time.time_ns() // 1_000_000)

@@ -1,8 +1,8 @@
-"""Where a build's time goes: fetch, query, write and commit.
+"""Measure the phases of a build: fetch, query, write and commit.
 
-Functions that read or write mark themselves with `@phase("fetch")` or `@phase("write")`; the build marks the rest. Outside a
-build a mark does nothing. Time counts for the innermost phase, and only on the build's own thread, so phases never add up to
-more than the build took.
+Functions that read or write are decorated with `@phase("fetch")` or `@phase("write")`; the build measures the other phases.
+Outside of a build the decorator does nothing. Time counts for the innermost phase, and only on the build's own thread, so the
+phases never add up to more than the build's duration.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 class BuildPhases:
     """Seconds that a build spent in each phase.
 
-    `fetch` reads rows of inputs and old rows through file indexes, and plans scans. `query` is Spark: analysis, execution, and
-    scans where rows are not fetched; a large build writes its files in the same pass. `write` stages files. `commit` is None
-    where it is not known yet.
+    `fetch` plans scans, and reads input rows and old rows through file indexes. `query` is Spark: analysis, execution, and
+    scans of rows that are not fetched; a large build writes its files in the same pass. `write` stages files. `commit` is None
+    until the build is committed.
     """
 
     fetch: float = 0.0
@@ -34,7 +34,7 @@ class BuildPhases:
 
 
 class PhaseTimer:
-    """Adds up the seconds of each phase. Not thread-safe: it belongs to the thread that builds."""
+    """Sums the seconds of each phase. Not thread-safe: use it on the build's thread only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class PhaseTimer:
 
     @contextmanager
     def measure(self, name: Phase) -> Iterator[None]:
-        """Count the block's time as this phase; the phase around it is interrupted."""
+        """Count the block's time as this phase instead of the enclosing one."""
         self._book()
         self._open.append(name)
         try:
@@ -71,7 +71,7 @@ _timer: ContextVar[PhaseTimer | None] = ContextVar("headrace_build_phases", defa
 
 @contextmanager
 def time_phases() -> Iterator[PhaseTimer]:
-    """Measure the phases of a build that runs in this block, on this thread."""
+    """Measure the phases of the build that runs in this block, on this thread."""
     timer = PhaseTimer()
     token = _timer.set(timer)
     try:
@@ -82,7 +82,7 @@ def time_phases() -> Iterator[PhaseTimer]:
 
 @contextmanager
 def phase(name: Phase) -> Iterator[None]:
-    """Count the block's time as a phase of the build that runs on this thread, if one does. Usable as a decorator."""
+    """Count the block's time as a phase of the build on this thread, if any. Usable as a decorator."""
     timer = _timer.get()
     if timer is None:
         yield

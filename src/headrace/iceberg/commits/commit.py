@@ -1,4 +1,4 @@
-"""A commit that happens once, whatever becomes of the catalog's answers."""
+"""Retry a commit so that it takes effect exactly once, also after a lost response."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.errors import CompactedError, TakenOverError, UnavailableError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.commits.java_errors import is_conflict
 
 T = TypeVar("T")
 _TRIES = 8
 _FIRST_WAIT_SECONDS = 0.05
-_AWAY_SECONDS = 10.0
+_OUTAGE_SECONDS = 10.0
 
 
 def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where: str) -> T:
-    """Return what `commit` and return.
+    """Call `commit`, retry it after transient errors, and return its result.
 
-    After a conflict or a lost answer, `find` looks whether the commit came through and returns its result; only if it gives
-    back None is the commit tried again. `find` may raise a TakenOverError to give up, `commit` a CompactedError. What stands in
-    the way after all tries is an UnavailableError where it may pass, and else the error that it is.
+    After a conflict or a lost response, `find` returns the result of a commit that took effect, or None: only then is the
+    commit retried. `find` may raise a TakenOverError to give up, and `commit` a CompactedError. After the last attempt, a
+    transient error is raised as an UnavailableError, and any other error unchanged.
     """
-    doubt: Exception | None = None
+    failure: Exception | None = None
     began = time.monotonic()
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
         try:
-            if doubt is not None:
-                found = find()
-                if found is not None:
-                    return found
+            if failure is not None:
+                result = find()
+                if result is not None:
+                    return result
             return commit()
         except (TakenOverError, CompactedError):
             raise
         except Exception as error:
-            doubt = error
-            # Clients in Java try again for a minute by themselves: whoever waits for us must not wait eight times as long.
-            if time.monotonic() - began > _AWAY_SECONDS and find_away(error):
+            failure = error
+            # Java clients already retry for a minute: eight of their attempts would block the caller eight times as long.
+            if time.monotonic() - began > _OUTAGE_SECONDS and find_outage(error):
                 break
-    assert doubt is not None
-    away = find_away(doubt)
-    if away is not None:
-        raise away from doubt
-    if not _may_pass(doubt):
-        raise doubt
+    assert failure is not None
+    outage = find_outage(failure)
+    if outage is not None:
+        raise outage from failure
+    if not _is_transient(failure):
+        raise failure
     raise UnavailableError(
-        f"the catalog did not take a commit in {_TRIES} tries: {doubt}",
+        f"the catalog accepted no commit in {_TRIES} attempts: {failure}",
         where=where,
-        next_step="Check that the catalog and the warehouse answer; it goes on by itself when they do.",
-    ) from doubt
+        next_step="Headrace retries until the catalog and the warehouse are available. Check them with: headrace doctor",
+    ) from failure
 
 
-def _may_pass(doubt: Exception) -> bool:
-    """Return whether an error comes from a concurrent commit, or from a machine without resources for the moment."""
-    if isinstance(doubt, CommitFailedException | SQLAlchemyError) or is_conflict(doubt):
+def _is_transient(error: Exception) -> bool:
+    """Return whether an error comes from a concurrent commit, or from temporarily exhausted resources of the machine."""
+    if isinstance(error, CommitFailedException | SQLAlchemyError) or is_conflict(error):
         return True
-    return isinstance(doubt, OSError) and (doubt.errno is not None or isinstance(doubt, ConnectionError))
+    return isinstance(error, OSError) and (error.errno is not None or isinstance(error, ConnectionError))

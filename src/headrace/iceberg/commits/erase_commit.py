@@ -1,4 +1,4 @@
-"""Commits an erasure: files that go, files with the rest of their rows that come, and the ledger entry, in one step."""
+"""Commit an erasure: removed files, files with their remaining rows, and the ledger entry, in one transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERASURE = "headrace.operations.erase"
 
 @dataclass(frozen=True)
 class Replaced:
-    """Files that go and the files that come in their place."""
+    """Removed files and the files that replace them."""
 
     removed: Sequence[JavaObject] = ()
     added: Sequence[JavaObject] = ()
@@ -37,29 +37,29 @@ class Replaced:
 def commit_landed_erasure(
     spark: SparkSession, catalog: Catalog, name: TableName, *, files: Replaced, planned: Ledger, erased: bool = True
 ) -> Ledger:
-    """Return the ledger entry of a raw table without the files' erased rows: nothing of it lands again.
+    """Replace files of a raw table, and return the new ledger entry. Its offsets stay, so erased rows are not landed again.
 
-    The entry has a new writer, so an application that still lands this stream can't commit files that are deleted after this;
-    and where rows were `erased`, it counts one erasure more, so all that was made of the table is made anew. The table's
-    entry must still be `planned`; where landing has moved it, a TakenOverError is raised and nothing is changed.
+    The entry has a new writer, so an application that still lands this stream can't commit files that are deleted after this.
+    If rows were `erased`, its erasure count is one higher, so all downstream tables are rebuilt. The table's entry must still
+    be `planned`; if landing has changed it, a TakenOverError is raised and nothing is changed.
     """
     new = replace(planned, writer=str(uuid.uuid4()), erasures=planned.erasures + (1 if erased else 0))
 
     def find() -> Ledger | None:
-        found = read_ledger(catalog.load_table(str(name)))
-        if found.writer == new.writer:
-            return found
-        _check(found.writer, planned.writer, name)
+        entry = read_ledger(catalog.load_table(str(name)))
+        if entry.writer == new.writer:
+            return entry
+        _check_writer(entry.writer, planned.writer, name)
         return None
 
     def commit() -> Ledger:
         table = without_retries(load_java_table(spark, name))
         transaction = table.newTransaction()
         text = transaction.table().properties().get(KEY)
-        _check(Ledger.from_json(text).writer if text else "", planned.writer, name)
+        _check_writer(Ledger.from_json(text).writer if text else "", planned.writer, name)
         change = replace_files if files.removed else _change_nothing
-        made = change(transaction, table, files, {KEY: new.to_json()})
-        entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
+        snapshot = change(transaction, table, files, {KEY: new.to_json()})
+        entry = replace(new, snapshot_id=int(snapshot.snapshotId()), sequence_number=int(snapshot.sequenceNumber()))
         transaction.updateProperties().set(KEY, entry.to_json()).commit()
         commit_as_planned(table, transaction)
         return entry
@@ -68,19 +68,19 @@ def commit_landed_erasure(
 
 
 def commit_erasure(spark: SparkSession, catalog: Catalog, name: TableName, *, files: Replaced, erasure_id: str) -> Table:
-    """Return a table of Headrace's own, which others may append to meanwhile, without the files' erased rows."""
+    """Replace files of a metadata table, which other applications may append to meanwhile, and return the table."""
     if not files.removed:
         return catalog.load_table(str(name))
-    made: list[int] = []
+    snapshot_ids: list[int] = []
 
     def find() -> Table | None:
         table = catalog.load_table(str(name))
-        return table if made and table.snapshot_by_id(made[-1]) is not None else None
+        return table if snapshot_ids and table.snapshot_by_id(snapshot_ids[-1]) is not None else None
 
     def commit() -> Table:
         table = load_java_table(spark, name)
         transaction = table.newTransaction()
-        made.append(int(replace_files(transaction, table, files, {_ERASURE: erasure_id}).snapshotId()))
+        snapshot_ids.append(int(replace_files(transaction, table, files, {_ERASURE: erasure_id}).snapshotId()))
         transaction.commitTransaction()
         return catalog.load_table(str(name))
 
@@ -88,7 +88,7 @@ def commit_erasure(spark: SparkSession, catalog: Catalog, name: TableName, *, fi
 
 
 def without_retries(table: JavaObject) -> JavaObject:
-    """Return the table, which no longer repeats a commit after a conflict: Iceberg would not look at the ledger again."""
+    """Return the table with Iceberg's commit retries turned off: they would not check the ledger again."""
     if table.properties().get(_RETRIES) != "0":
         table.updateProperties().set(_RETRIES, "0").commit()
         table.refresh()
@@ -96,7 +96,7 @@ def without_retries(table: JavaObject) -> JavaObject:
 
 
 def replace_files(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
-    """Return the snapshot that has the new files in the place of the old."""
+    """Stage a snapshot that replaces the removed files with the added ones, and return it."""
     update = transaction.newOverwrite()
     for file in files.removed:
         update.deleteFile(file)
@@ -111,7 +111,7 @@ def replace_files(transaction: JavaObject, table: JavaObject, files: Replaced, s
 
 
 def _change_nothing(transaction: JavaObject, table: JavaObject, files: Replaced, summary: dict[str, str]) -> JavaObject:
-    """Return a snapshot with the same files."""
+    """Stage a snapshot with the same files, and return it."""
     update = transaction.newAppend()
     for key, value in summary.items():
         update.set(key, value)
@@ -119,10 +119,10 @@ def _change_nothing(transaction: JavaObject, table: JavaObject, files: Replaced,
     return transaction.table().currentSnapshot()
 
 
-def _check(found: str, planned: str, name: TableName) -> None:
-    if found != planned:
+def _check_writer(current: str, planned: str, name: TableName) -> None:
+    if current != planned:
         raise TakenOverError(
-            "rows were landed while a person was erased from it",
+            "another application landed rows during the erasure",
             where=str(name),
-            next_step="Nothing was lost. Stop the application that lands it, then run the same command again.",
+            next_step="Nothing was lost. Stop the application that lands this table, then run the same command again.",
         )

@@ -1,20 +1,20 @@
-"""What an error of Iceberg's Java library means to a commit."""
+"""Classify commit errors of Iceberg's Java library."""
 
 from __future__ import annotations
 
 from py4j.protocol import Py4JJavaError
 
-_MOVED = "org.apache.iceberg.exceptions.ValidationException"
+_VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
 _CONFLICT = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
-def is_moved(error: BaseException) -> bool:
-    """Return whether a commit was refused for good, because files that it replaces are gone or have got deletes since."""
-    return _name(error) == _MOVED
+def is_validation_error(error: BaseException) -> bool:
+    """Return whether a commit failed permanently: files that it replaces were removed or have new deletes."""
+    return _name(error) == _VALIDATION
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether another commit came first, and the same one may be tried again."""
+    """Return whether another commit came first, so that this one can be retried."""
     return _name(error) == _CONFLICT
 
 

@@ -1,4 +1,4 @@
-"""Commits a replay: files that go, files that come in their place, and what the replay did, in one step."""
+"""Commit a replay: removed files, the files that replace them, and the replay's ledger entry, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FilesMovedError(TakenOverError):
-    """Files that a replay would replace were replaced by others meanwhile, or the table was rolled back."""
+    """Another application replaced the files that a replay would replace, or the table was rolled back."""
 
 
 def commit_replay(
@@ -33,16 +33,16 @@ def commit_replay(
     new: ReplayLedger,
     rollbacks: int,
 ) -> ReplayLedger:
-    """Return the entry as it was committed.
+    """Return the committed entry.
 
-    Idempotent by `new.replay_id`. Landing's entry is left alone, so that an application that lands the stream goes on. The
-    table's replay must still be `planned`, the files that go must be there, and the table must not have been rolled back since:
-    else a FilesMovedError is raised and nothing is changed.
+    Idempotent by `new.replay_id`. Landing's entry stays unchanged, so that an application that lands the stream continues. The
+    table's replay entry must still be `planned`, the removed files must be live, and the table must not have been rolled back:
+    otherwise a FilesMovedError is raised and nothing is changed.
     """
 
     def find() -> ReplayLedger | None:
-        found = read_replay(catalog.load_table(str(name)))
-        return found if found.replay_id == new.replay_id else None
+        entry = read_replay(catalog.load_table(str(name)))
+        return entry if entry.replay_id == new.replay_id else None
 
     def commit() -> ReplayLedger:
         table = without_retries(load_java_table(spark, name))
@@ -50,18 +50,18 @@ def commit_replay(
         before = read_replay(current)
         if before.replay_id == new.replay_id:
             return before
-        held = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId())).tasks if files.removed else {}
-        gone = [str(file.location()) for file in files.removed if str(file.location()) not in held]
+        live = plan_files(table, snapshot_id=int(table.currentSnapshot().snapshotId())).tasks if files.removed else {}
+        gone = [str(file.location()) for file in files.removed if str(file.location()) not in live]
         if gone or before.replay_id != planned.replay_id or read_ledger(current).rollbacks != rollbacks:
             raise FilesMovedError(
-                "its files were written anew by another application while it was replayed",
+                "another application rewrote or rolled back the table during the replay",
                 where=str(name),
                 next_step="Nothing was changed. Run the same command again.",
             )
-        transaction, made = table.newTransaction(), table.currentSnapshot()
+        transaction, snapshot = table.newTransaction(), table.currentSnapshot()
         if files:
-            made = replace_files(transaction, table, files, {KEY: new.replay_id})
-        entry = replace(new, snapshot_id=int(made.snapshotId()), sequence_number=int(made.sequenceNumber()))
+            snapshot = replace_files(transaction, table, files, {KEY: new.replay_id})
+        entry = replace(new, snapshot_id=int(snapshot.snapshotId()), sequence_number=int(snapshot.sequenceNumber()))
         transaction.updateProperties().set(KEY, entry.to_json()).commit()
         commit_as_planned(table, transaction)
         return entry

@@ -10,11 +10,11 @@ from pyiceberg.manifest import DataFile
 
 @dataclass(frozen=True)
 class RowDelta:
-    """The files that enter and leave a table in one snapshot.
+    """The files that one snapshot adds to a table and removes from it.
 
-    `removed` data files leave; `deletes` are new position-delete files, each for one data file that stays. `outdated` delete
-    files leave with their data file, or because one of `deletes` replaces them. `snapshot_id` is the snapshot in which the
-    build read the files that it changes.
+    `deletes` are new position-delete files, each for one data file that stays. `outdated` delete files are removed with their
+    data file, or because one of `deletes` replaces them. `snapshot_id` is the snapshot from which the build read the files that
+    it changes.
     """
 
     added: Sequence[DataFile] = ()
@@ -25,12 +25,12 @@ class RowDelta:
 
     def __post_init__(self) -> None:
         if self.changes_files and self.snapshot_id is None:
-            raise ValueError("a delta that changes files names the snapshot in which they were read")
+            raise ValueError("a row delta that removes files or adds deletes needs the snapshot id that they were read from")
 
     def __bool__(self) -> bool:
         return bool(self.added) or self.changes_files
 
     @property
     def changes_files(self) -> bool:
-        """Return whether anything but new rows is in it."""
+        """Return whether the delta does more than add rows."""
         return bool(self.removed or self.deletes or self.outdated)

@@ -1,4 +1,4 @@
-"""Whether a row delta still fits the table: what others committed since its files were read."""
+"""Detect conflicts between a row delta and commits since its files were read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.iceberg.files.manifests import live_files, may_apply, target_of
 def check_conflicts(table: Table, delta: RowDelta) -> None:
     """Raise a CompactedError unless `delta` can be committed on top of the table's current snapshot.
 
-    Every file that leaves and every data file that gets deletes must be live as in `delta.snapshot_id`, and no delete file
-    that came since may apply to one of these data files. Only manifests that differ between the two snapshots are read.
+    Every removed file and every data file with new deletes must still be live as in `delta.snapshot_id`, and no delete file
+    added since then may apply to one of these data files. Only manifests that differ between the two snapshots are read.
     """
     current = table.current_snapshot()
     if not delta.changes_files or (current is not None and current.snapshot_id == delta.snapshot_id):
@@ -22,7 +22,7 @@ def check_conflicts(table: Table, delta: RowDelta) -> None:
     read = table.snapshot_by_id(delta.snapshot_id) if delta.snapshot_id is not None else None
     where = ".".join(table.name())
     if current is None or read is None:
-        raise compacted_error(where)  # rolled back, or the history is thinned: what was read can't be compared any more
+        raise compacted_error(where)  # rolled back, or the snapshot was expired: the two can't be compared
     before, now = set(read.manifests(table.io)), set(current.manifests(table.io))
     vanished, appeared = live_files(before - now, table.io), live_files(now - before, table.io)
     targets = {str(target_of(file)): file for file in delta.deletes}

@@ -1,4 +1,4 @@
-"""Commit a small build without the JVM: its files and its ledger entry are one PyIceberg transaction."""
+"""Commit a small build without the JVM: its files and its ledger entry, in one PyIceberg transaction."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def commit_small_build(
     new: BuildLedger,
     readers: Collection[int] = (),
 ) -> BuildLedger:
-    """Return the entry as it was committed, with the snapshot that holds the build's rows.
+    """Return the committed entry, with the snapshot that holds the build's rows.
 
-    `readers` are snapshots that other tables have read up to. Guarantees what `commit_build` does. Idempotent by `new.writer`.
-    The table's entry must still be `planned`: if another build has moved it, or the table was rolled back, a TakenOverError is
-    raised. If files that the build changes were compacted since it read them, a CompactedError is raised. Neither changes the
-    table. A build that changes no rows makes a snapshot only where the catalog has no other way to refuse the next one
-    (`_checks_entries`).
+    `readers` are snapshots that other tables have read up to. The guarantees are those of `commit_build`. Idempotent by
+    `new.writer`. The table's entry must still be `planned`: if another build has changed it, or the table was rolled back, a
+    TakenOverError is raised. If files that the build changes were compacted since it read them, a CompactedError is raised.
+    Neither changes the table. A build that changes no rows creates a snapshot only if the catalog has no other way to detect a
+    concurrent build (`_checks_entries`).
     """
 
     def commit() -> BuildLedger:
         table = catalog.load_table(str(name))
         return find_build(table, planned=planned, new=new) or _commit(catalog, table, delta=delta, new=new, readers=readers)
 
-    # Every attempt looks for the entry first, so a lost answer needs no other search.
+    # Every attempt searches for the entry first, so `find` has nothing to do after a lost response.
     return commit_once(commit, find=lambda: None, where=str(name))
 
 
@@ -75,17 +75,17 @@ def _commit(catalog: Catalog, table: Table, *, delta: RowDelta, new: BuildLedger
 
 
 def _checks_entries(catalog: Catalog) -> bool:
-    """Return whether the commit can be made to depend on the table's entry.
+    """Return whether a commit can require that the table's entry is unchanged.
 
-    PyIceberg itself checks the requirements of commits to SQL, Hive and Glue. The server of a REST catalog checks them, and it
-    knows only those of the specification, none of which is about properties. There each build makes a snapshot, with or without
-    rows, and the next commit depends on that: two builds at once can't both move the entry.
+    PyIceberg itself checks the requirements of commits to SQL, Hive and Glue catalogs. A REST catalog's server knows only the
+    requirements of the specification, none of which concerns properties. There each build creates a snapshot, with or without
+    rows, and the commit requires the previous one: of two concurrent builds only one can change the entry.
     """
     return isinstance(catalog, MetastoreCatalog)
 
 
 def _requirements(catalog: Catalog, table: Table) -> list[TableRequirement]:
-    """Return what must still hold when the catalog commits."""
+    """Return the requirements that the catalog checks when it commits."""
     current = table.current_snapshot()
     requirements: list[TableRequirement] = [
         AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None)  # type: ignore[call-arg]

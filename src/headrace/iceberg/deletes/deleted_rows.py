@@ -1,6 +1,7 @@
-"""Rows that are deleted where they are, as Iceberg's Java library has them: at most one file of them for each data file.
+"""Merge-on-read deletes through Iceberg's Java library: at most one position-delete file for each data file.
 
-So what a data file still has is its rows less the positions in that file. Every engine that reads version 2 knows them.
+The live rows of a data file are its rows minus the positions in its delete file. Every engine that reads format version 2
+supports this.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_DELETED = 0.1
-"""Which part of a file's rows may be deleted in it before the others are written anew."""
+"""The fraction of a file's rows that may be deleted with merge-on-read before the file is rewritten."""
 
 
 def deletes_of_one_file(spark: SparkSession, tasks: Sequence[JavaObject]) -> list[JavaObject]:
-    """Return the delete files that are of no use without the data file of one of the tasks: no other's rows are in them."""
+    """Return the delete files that apply to the data file of one of the tasks alone: they are removed with it."""
     content = iceberg_class(spark, "util.ContentFileUtil")
-    found = [task.deletes() for task in tasks]
-    deletes = [each.get(index) for each in found for index in range(each.size())]
+    lists = [task.deletes() for task in tasks]
+    deletes = [files.get(index) for files in lists for index in range(files.size())]
     return [file for file in deletes if content.isFileScoped(file)]

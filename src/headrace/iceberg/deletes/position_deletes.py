@@ -1,4 +1,4 @@
-"""Write position deletes with Arrow: at most one delete file for each data file, whatever wrote the old one."""
+"""Write position deletes with Arrow: at most one delete file for each data file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class StagedDeletes:
-    """Delete files that nothing refers to yet, each with its data file, and the delete files that they replace."""
+    """Uncommitted delete files, each with its data file, and the delete files that they replace."""
 
     files: tuple[tuple[DataFile, DataFile], ...] = ()
     outdated: tuple[DataFile, ...] = ()
@@ -40,11 +40,11 @@ class StagedDeletes:
 
 @phase("write")
 def stage_position_deletes(table: Table, positions: Sequence[tuple[FileScanTask, pa.Array]]) -> StagedDeletes:
-    """Return delete files with these positions and the positions that were deleted in the same data files before.
+    """Write delete files with these positions and the positions already deleted in the same data files.
 
-    A task names a data file once, with the delete files that apply to it. Positions may be in any order and repeated. A data
-    file in which nothing new is deleted gets no delete file. A delete file of several data files stays: what it deletes is not
-    deleted again, so that the table's counts stay right.
+    Each data file has one task, with the delete files that apply to it. Positions may be unordered and repeated. A data file
+    without newly deleted rows gets no delete file. A delete file that covers several data files stays, and its positions are
+    not deleted twice, so that the table's row counts stay correct.
     """
     name, storage, folder = uuid.uuid4().hex, Storage.of(table.io.properties), data_folder(table)
 
@@ -70,12 +70,12 @@ def stage_position_deletes(table: Table, positions: Sequence[tuple[FileScanTask,
 
 
 def own_deletes(tasks: Sequence[FileScanTask]) -> list[DataFile]:
-    """Return the delete files that belong to the data file of one of the tasks alone: they leave with it."""
+    """Return the delete files that apply to the data file of one of the tasks alone: they are removed with it."""
     return [file for task in tasks for file in task.delete_files if target_of(file) == task.file.file_path]
 
 
 def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
-    """Return the numbers of the rows of a data file that these delete files delete, in ascending order."""
+    """Return the positions in a data file that these delete files delete, in ascending order."""
     positions = [pa.array([], pa.int64())]
     for uri in deletes:
         with table.io.new_input(uri).open() as stream:
@@ -85,7 +85,7 @@ def read_positions(table: Table, path: str, deletes: Sequence[str]) -> pa.Array:
 
 
 def write_positions(uri: str, path: str, positions: pa.Array, *, storage: Storage) -> int:
-    """Write a delete file for the data file at `path`; `positions` ascend. Return its size in bytes."""
+    """Write a delete file for the data file at `path`, with ascending `positions`. Return its size in bytes."""
     rows = pa.Table.from_arrays([pa.repeat(path, len(positions)), positions], schema=SCHEMA)
     with new_file(uri, storage=storage) as stream:
         pq.write_table(rows, stream, compression="zstd", compression_level=1, store_schema=False)
@@ -95,7 +95,7 @@ def write_positions(uri: str, path: str, positions: pa.Array, *, storage: Storag
 def _check(task: FileScanTask, positions: pa.Array) -> None:
     bounds = pc.min_max(positions).as_py() if len(positions) else {"min": 0, "max": 0}
     if positions.null_count or bounds["min"] < 0 or bounds["max"] >= task.file.record_count:
-        raise ValueError(f"{task.file.file_path} has {task.file.record_count} rows, and none at one of these positions")
+        raise ValueError(f"position out of range: {task.file.file_path} has {task.file.record_count} rows")
 
 
 def _sorted(positions: pa.Array) -> pa.Array:
@@ -106,8 +106,8 @@ def _sorted(positions: pa.Array) -> pa.Array:
 def _describe(data_file: DataFile, *, uri: str, size: int, positions: pa.Array) -> DataFile:
     """Return the Iceberg entry of a delete file, in the partition of its data file.
 
-    Readers find a file's deletes by the bounds of the path, so these are whole. PyIceberg's manifests of version 2 have no
-    field `referenced_data_file`; equal bounds say the same.
+    Readers match deletes to a data file by the bounds of the path, so these are not truncated. PyIceberg's manifests of version
+    2 have no field `referenced_data_file`; equal bounds have the same meaning.
     """
     path, count = data_file.file_path.encode(), len(positions)
     deletes = DataFile.from_args(

@@ -1,1 +1,1 @@
-"""Data files of Iceberg tables: written, listed and measured."""
+"""Write, list and measure the data files of Iceberg tables."""

@@ -1,4 +1,4 @@
-"""Count what the rows of a table hold now, reading each of its data files once."""
+"""Count values in a table's current rows, reading each of its data files once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST_FILES = 20_000
 
 
 class FileCounts:
-    """Counts what `names` makes of each value of a column that is not null.
+    """Counts the names that `names` returns for each non-null value of a column.
 
-    A data file and the delete files that apply to it never change, so their counts are kept: after a commit, only its new files
+    A data file and the delete files that apply to it never change, so their counts are cached: after a commit, only new files
     are read. Files without a value are skipped by their metrics.
     """
 
@@ -46,11 +46,11 @@ class FileCounts:
 
     def _count(self, table: Table, scan: DataScan, task: FileScanTask) -> Mapping[str, int]:
         key = (task.file.file_path, *sorted(deletes.file_path for deletes in task.delete_files))
-        found = self._files.get(key)
-        if found is None:
+        counts = self._files.get(key)
+        if counts is None:
             if len(self._files) >= _MOST_FILES:
                 self._files.clear()
             reader = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter)
             values = (value for batch in reader.to_record_batches([task]) for value in batch.column(0).to_pylist())
-            found = self._files[key] = dict(Counter(name for value in values for name in self._names(value)))
-        return found
+            counts = self._files[key] = dict(Counter(name for value in values for name in self._names(value)))
+        return counts

@@ -1,4 +1,4 @@
-"""For how long files that are written may wait for their commit."""
+"""The maximum age of written files at their commit."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from headrace.errors import OutdatedError
 from headrace.settings import Settings
 
-_AGAIN = "Nothing was committed. The same is done again by itself."
+_AGAIN = "Nothing was committed. Headrace retries it with new files."
 
 
 def check_in_time(settings: Settings, *, began: float, where: str, next_step: str = _AGAIN) -> None:
-    """Refuse to commit what was begun too long ago (seconds since 1970): maintenance may be about to remove its files.
+    """Raise an OutdatedError for work that began too long ago (seconds since 1970): maintenance may be removing its files.
 
-    A machine that slept in the middle of a batch is such a case. The batch is planned again, and nothing is lost. Who commits
-    files calls this right before.
+    This happens when a machine sleeps in the middle of a batch. Call it right before committing files; plan the batch again
+    after the error.
     """
     if time.time() - began > settings.maintain_grace_minutes * 60 / 2:
         raise OutdatedError(
-            "its files were written so long ago that maintenance may have removed them",
+            "its files were written too long ago: maintenance may have removed them as orphan files",
             where=where,
             next_step=next_step,
         )

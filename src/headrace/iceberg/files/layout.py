@@ -1,4 +1,4 @@
-"""Where a partition's data files are."""
+"""The folders of partitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 from pyiceberg.typedef import Record
 
-_LONGEST_FOLDER = 200  # characters, all of them ASCII: file systems take 255
+_LONGEST_FOLDER = 200  # ASCII characters: file systems allow 255 bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> str:
-    """Return a partition's folder: a time as `year=/month=/day=/hour=`, all else as Iceberg writes it."""
+    """Return a partition's folder: `year=/month=/day=/hour=` for a time, Iceberg's own path for other values."""
     if not spec.fields:
         return ""
     if len(spec.fields) == 1 and partition[0] is not None:
@@ -27,7 +27,7 @@ def partition_path(spec: PartitionSpec, schema: Schema, partition: Record) -> st
 
 
 def _short(folder: str) -> str:
-    """Return a folder's name; the end of one that no disk takes is a hash, as Iceberg has the values in its metadata."""
+    """Return a folder's name. The end of a name too long for a disk becomes a hash: Iceberg has the value in its metadata."""
     if len(folder) <= _LONGEST_FOLDER:
         return folder
     digest = hashlib.sha256(folder.encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """The data files of a snapshot and the position deletes that apply to them, read from manifests without Spark.
 
-Manifests are immutable, so what was read from one is cached by its path: a new snapshot costs its manifest list and its new
+Manifests are immutable, so their entries are cached by path: reading a new snapshot costs its manifest list and its new
 manifests.
 """
 
@@ -22,7 +22,7 @@ from headrace.iceberg.commits.build_phases import phase
 from headrace.iceberg.pyiceberg_private.manifest_reads import manifests_of
 
 MOST_FILES = 20_000
-"""How many manifest entries are cached, and how many files of whole snapshots. One of 35 columns takes 5 to 9 KB."""
+"""How many manifest entries are cached, and how many files of whole snapshots. An entry of 35 columns takes 5 to 9 KB."""
 
 _PATH_ID = 2147483546
 """The field id of `file_path` in files of position deletes."""
@@ -48,12 +48,12 @@ class LiveFile:
 
     @property
     def rows(self) -> int:
-        """How many rows were written into the file, deleted ones included."""
+        """The number of rows in the file, deleted ones included."""
         return self.file.record_count
 
     @property
     def task(self) -> FileScanTask:
-        """The file as PyIceberg scans it."""
+        """The file's scan task for PyIceberg."""
         return FileScanTask(self.file, delete_files=set(self.deletes))
 
     @property
@@ -93,7 +93,7 @@ class LiveFiles:
             raise BuildError(
                 f"snapshot {snapshot_id} does not exist",
                 where=".".join(table.name()),
-                next_step="Maintenance expired it, or the table was loaded before it was committed: load the table again.",
+                next_step="Maintenance expired it, or it was committed after the table was loaded. Load the table again.",
             )
         data: list[_Entry] = []
         deletes: list[_Entry] = []
@@ -117,8 +117,8 @@ class LiveFiles:
 class _DeleteIndex:
     """Finds the position deletes of a data file by the rules of the Iceberg specification.
 
-    A delete file applies if it is not older than the data file and names its path in both bounds, or is in the same partition
-    of the same spec and has bounds around the path. It may list other files too, so readers compare paths.
+    A delete file applies if it is not older than the data file and either has the path as both bounds, or is in the same
+    partition of the same spec and has bounds around the path. It may list other files too, so readers compare paths.
     """
 
     def __init__(self, deletes: Iterable[_Entry]) -> None:
@@ -142,7 +142,7 @@ class _DeleteIndex:
 
 
 def bounds_field(schema: Schema, column: str) -> int:
-    """Return the id of a column of integers, dates or timestamps, by which files know its bounds.
+    """Return the field id of a column of integers, dates or timestamps, the key of its bounds in manifests.
 
     Raise a TypeError for a column of another type.
     """
@@ -153,15 +153,15 @@ def bounds_field(schema: Schema, column: str) -> int:
 
 
 def has_bounds(schema: Schema, column: str) -> bool:
-    """Return whether files can know integer bounds of a column; one that the table lacks has none."""
+    """Return whether manifests can hold integer bounds of a column; False for a column that the table lacks."""
     return any(field.name == column and isinstance(field.field_type, _INTEGERS) for field in schema.fields)
 
 
 def may_hold(file: DataFile, field_id: int, low: int, high: int) -> bool:
     """Return whether a file may hold a value from `low` to `high` in a column of integers, dates (days) or timestamps (µs).
 
-    `field_id` is what `bounds_field` returns: looked up once, because a live table has thousands of files. True where the file
-    has no bounds of the column, as for a column that was added after the file was written.
+    `field_id` is the result of `bounds_field`: look it up once, because a live table has thousands of files. True if the file
+    has no bounds for the column, for example because the column was added after the file was written.
     """
     smallest = (file.lower_bounds or _NO_BOUNDS).get(field_id)
     largest = (file.upper_bounds or _NO_BOUNDS).get(field_id)
@@ -169,7 +169,7 @@ def may_hold(file: DataFile, field_id: int, low: int, high: int) -> bool:
 
 
 def bounds_of(file: DataFile, field_id: int) -> tuple[int, int] | None:
-    """Return the smallest and the largest value of a column of a file, or None where it has no bounds."""
+    """Return the bounds of a column in a file, or None if the file has none."""
     smallest = (file.lower_bounds or _NO_BOUNDS).get(field_id)
     largest = (file.upper_bounds or _NO_BOUNDS).get(field_id)
     return (_integer(smallest), _integer(largest)) if smallest and largest else None
@@ -193,5 +193,5 @@ def _check_content(table: Table, file: DataFile) -> None:
     raise BuildError(
         f"{problem}: {file.file_path}",
         where=".".join(table.name()),
-        next_step="Another engine wrote this file. Rewrite the table's files there, with position deletes in Parquet.",
+        next_step="Another engine wrote this file. Rewrite the table's files there, as Parquet with position deletes.",
     )

@@ -1,4 +1,4 @@
-"""What a snapshot's manifests say of its files, read with PyIceberg."""
+"""Query manifests with PyIceberg: live files, partitions, and which deletes apply to a data file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
 from pyiceberg.types import PrimitiveType, StructType
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
-"""The ids that Iceberg's specification gives the columns of a position-delete file."""
+"""The field ids of a position-delete file's columns in Iceberg's specification."""
 
 _EPOCH = date(1970, 1, 1)
 
 
 def live_files(manifests: Iterable[ManifestFile], io: FileIO) -> dict[str, DataFile]:
-    """Return the files that these manifests say are live, by their path."""
+    """Return the live files in these manifests, by path."""
     return {entry.data_file.file_path: entry.data_file for manifest in manifests for entry in manifest.fetch_manifest_entry(io)}
 
 
 def may_hold(manifest: ManifestFile, file: DataFile, partition_type: StructType) -> bool:
-    """Return whether a manifest may list a file, by its partition spec and the bounds of its partitions."""
+    """Return whether a manifest may list a file, judging by its partition spec and the bounds of its partitions."""
     if manifest.partition_spec_id != file.spec_id:
         return False
     for index, (summary, field) in enumerate(zip(manifest.partitions or (), partition_type.fields, strict=False)):
@@ -39,7 +39,7 @@ def may_hold(manifest: ManifestFile, file: DataFile, partition_type: StructType)
 
 
 def target_of(deletes: DataFile) -> str | None:
-    """Return the path of the one data file that a position-delete file belongs to; None if it may be several."""
+    """Return the path of the only data file that a position-delete file applies to; None if it may apply to several."""
     if deletes.content != DataFileContent.POSITION_DELETES:
         return None
     lower, upper = (deletes.lower_bounds or {}).get(PATH_ID), (deletes.upper_bounds or {}).get(PATH_ID)
@@ -65,5 +65,5 @@ def _bound(kind: PrimitiveType, value: bytes | None) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """Return a partition's value as manifests store it: a date is a number of days."""
+    """Return a partition's value as manifests store it: a date as a number of days."""
     return (value - _EPOCH).days if type(value) is date else value

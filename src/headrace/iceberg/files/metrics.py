@@ -1,4 +1,4 @@
-"""What a Parquet file's columns say of themselves, and which of them are worth saying it of."""
+"""Column statistics of Parquet files, and the choice of columns that get them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FileMetrics:
     """Describes the Parquet files of one table to Iceberg."""
 
     def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
-        kept = columns_with_statistics(schema_to_pyarrow(schema))
-        properties = {f"write.metadata.metrics.column.{name}": "full" for name in kept}
+        names = columns_with_statistics(schema_to_pyarrow(schema))
+        properties = {f"write.metadata.metrics.column.{name}": "full" for name in names}
         self._plan = compute_statistics_plan(schema, {"write.metadata.metrics.default": "none", **properties})
         self._ids = parquet_path_to_id_mapping(schema)
         self._spec_id = spec.spec_id
@@ -50,7 +50,7 @@ class FileMetrics:
 
 
 def columns_with_statistics(schema: pa.Schema) -> list[str]:
-    """Return numbers, times and the topic: on long strings minimum and maximum cost more than they ever prune."""
+    """Return the columns of numbers and times, and the topic: on long strings, bounds cost more than pruning saves."""
     return [
         column.name
         for column in schema
@@ -63,7 +63,7 @@ def columns_with_statistics(schema: pa.Schema) -> list[str]:
 
 
 def columns_with_dictionary(sample: pa.Table) -> list[str]:
-    """Return the columns whose values repeat in `sample`: a dictionary of values that don't is pure cost."""
+    """Return the columns whose values repeat in `sample`: for other columns a dictionary is pure overhead."""
     rows = sample.slice(0, _SAMPLE_ROWS)
     return [
         column.name

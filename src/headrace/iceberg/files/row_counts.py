@@ -1,4 +1,4 @@
-"""How many rows a snapshot has, by its own summary."""
+"""The row count in a snapshot's summary."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pyiceberg.table.snapshots import Snapshot
 
 
 def rows_after(snapshot: Snapshot) -> int:
-    """Return how many rows the table has after a snapshot: those in its data files, less those that are deleted there."""
+    """Return the table's row count after a snapshot: the rows in its data files, minus the position deletes."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))

@@ -1,7 +1,7 @@
-"""Data files that Spark reads or writes without committing: the commit is a step of its own (build_commit.py).
+"""Read and write data files with Spark without committing; build_commit.py commits them.
 
-Iceberg's compaction works like this: a table and a set of scan tasks are put under an id that Spark then reads from, and what
-Spark writes to an id is kept there as files that no snapshot refers to. These are the calls that it makes.
+This module makes the same calls as Iceberg's compaction: it registers a table and a set of scan tasks under an id that Spark
+reads from. Files that Spark writes to an id stay uncommitted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ JavaObject = Any
 """An object that lives in Spark's JVM."""
 
 FILE, POSITION = "_file", "_pos"
-"""Iceberg's columns that name the file of a row, and the row's number in it."""
+"""Iceberg's metadata columns: the path of a row's file, and its position in the file."""
 
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """Files that were written and that nothing refers to yet."""
+    """Written files that are not committed yet."""
 
     files: tuple[JavaObject, ...] = ()
     rows: int = 0
@@ -39,7 +39,7 @@ class StagedFiles:
 
 @dataclass(frozen=True)
 class ScanFiles:
-    """Files of one snapshot, by their path: what `read_files` reads."""
+    """Scan tasks of one snapshot by file path, the input of `read_files`."""
 
     tasks: Mapping[str, JavaObject]
 
@@ -52,14 +52,14 @@ class ScanFiles:
 
 
 def load_java_table(spark: SparkSession, name: TableName) -> JavaObject:
-    """Return the table as Iceberg's Java library has it, at its newest metadata."""
+    """Load the table with Iceberg's Java library, at its newest metadata."""
     return iceberg_class(spark, "spark.Spark3Util").loadIcebergTable(spark._jsparkSession, spark_name(name))
 
 
 def commit_as_planned(table: JavaObject, transaction: JavaObject) -> None:
-    """Commit a transaction on the metadata that it began with.
+    """Commit a transaction on the metadata that it started from; fail if the table has changed since.
 
-    Its own commit puts its changes on newer metadata if there is any, whatever was checked before.
+    Iceberg's own `commitTransaction` would rebase the changes on newer metadata, regardless of earlier checks.
     """
     table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
 
@@ -71,9 +71,9 @@ def read_snapshot(spark: SparkSession, name: TableName, snapshot_id: int) -> Dat
 
 @phase("fetch")
 def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject | None = None) -> ScanFiles:
-    """Return the files of a snapshot that can hold rows which satisfy an Iceberg expression.
+    """Return the files of a snapshot that can hold rows matching an Iceberg expression.
 
-    The expression chooses files and no more: they are read whole, because they may be written anew with the rest of their rows.
+    The expression only prunes files. The files are read whole, because they may be rewritten with their other rows.
     """
     if snapshot_id is None:
         return ScanFiles({})
@@ -82,15 +82,15 @@ def plan_files(table: JavaObject, *, snapshot_id: int | None, where: JavaObject 
         scan = scan.filter(where).ignoreResiduals()
     planned = scan.planFiles()
     try:
-        return ScanFiles({str(task.file().location()): task for task in _each(planned)})
+        return ScanFiles({str(task.file().location()): task for task in _iterate(planned)})
     finally:
         planned.close()
 
 
 def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int]) -> ScanFiles:
-    """Return Parquet files of the table's schema that no snapshot refers to, by their path and number of rows.
+    """Return scan tasks of uncommitted Parquet files with the table's schema, given by path and row count.
 
-    They are scanned as if the table had no partitions: what a partition would tell stands in the rows as well.
+    They are scanned as files of an unpartitioned table: the rows contain the partition values, too.
     """
     iceberg = partial(iceberg_class, spark)
     spec = iceberg("PartitionSpec").unpartitioned()
@@ -110,7 +110,7 @@ def scan_written(spark: SparkSession, table: JavaObject, paths: Mapping[str, int
 def read_files(
     spark: SparkSession, table: JavaObject, files: ScanFiles, *, with_positions: bool = False
 ) -> Iterator[DataFrame]:
-    """Yield the rows of these files, with `_file` and if wanted `_pos`, while the block runs."""
+    """Yield the rows of these files with `_file` and optionally `_pos`. The frame is valid within the block."""
     place = (FILE, POSITION) if with_positions else (FILE,)
     if not files.tasks:
         yield spark.read.format("iceberg").load(f"{table.name()}").select("*", *place).limit(0)
@@ -129,10 +129,10 @@ def read_files(
 
 
 def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_sorted: bool = False) -> StagedFiles:
-    """Return files of the table's format that hold the rows. Nothing refers to them until a commit does.
+    """Write the rows to uncommitted files in the table's format.
 
-    Spark sorts the rows by partition, so that a task has one file open at a time: memory does not grow with the partitions.
-    With `is_sorted` they are in such an order already, and stay in it.
+    Spark sorts the rows by partition, so that a task has one open file at a time: memory does not grow with the number of
+    partitions. With `is_sorted` the rows are already sorted, and their order is kept.
     """
     with _under_an_id(spark, table) as group:
         (
@@ -144,7 +144,7 @@ def stage_files(spark: SparkSession, table: JavaObject, rows: DataFrame, *, is_s
             .save(group)
         )
         coordinator = iceberg_class(spark, "spark.FileRewriteCoordinator").get()
-        staged = tuple(_each(coordinator.fetchNewFiles(table, group)))
+        staged = tuple(_iterate(coordinator.fetchNewFiles(table, group)))
         coordinator.clearRewrite(table, group)
     return StagedFiles(
         staged,
@@ -164,7 +164,7 @@ def _under_an_id(spark: SparkSession, table: JavaObject) -> Iterator[str]:
         cache.remove(group)
 
 
-def _each(iterable: JavaObject) -> Iterator[JavaObject]:
+def _iterate(iterable: JavaObject) -> Iterator[JavaObject]:
     iterator = iterable.iterator()
     while iterator.hasNext():
         yield iterator.next()

@@ -1,4 +1,4 @@
-"""Write rows into data files with Arrow; the commit is a step of its own."""
+"""Write rows into uncommitted data files with Arrow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _AT_ONCE = 2
 
 @phase("write")
 def stage_rows(table: Table, rows: Sequence[pa.Table], *, written: Written | None = None) -> list[DataFile]:
-    """Return data files that hold the rows, at least one for each part and partition. Nothing refers to them yet.
+    """Write the rows to uncommitted data files, at least one for each part and partition.
 
-    A column that the rows lack is null in them. `written` is given every small file with its rows, by any thread.
+    Missing columns become null. `written` is called with every small file and its rows, from any thread.
     """
     table_format = format_of(table)
     folder, name, storage = data_folder(table), uuid.uuid4().hex, Storage.of(table.io.properties)
@@ -45,7 +45,7 @@ def data_folder(table: Table) -> str:
 
 
 def fit_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the columns of the schema, in its order and types; a column that they lack is null."""
+    """Return the rows with the schema's columns, order and types; missing columns are null."""
     known = set(rows.column_names)
     columns = [rows[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type) for field in schema]
     return pa.Table.from_arrays(columns, names=schema.names).cast(schema)

@@ -1,4 +1,4 @@
-"""Files in the warehouse, on a local disk or in an object store, that are there whole or not at all."""
+"""Atomic files in the warehouse, on a local disk or in an object store."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ _OPTIONS = ("s3.", "client.")
 
 @dataclass(frozen=True)
 class Storage:
-    """How an object store is reached: a value that goes with a task to where it runs. Its keys are not printed with it.
+    """Connection options of an object store: a value that is sent to executors with a task. Its repr contains no keys.
 
-    The names are PyIceberg's (`s3.endpoint`, `s3.access-key-id`), so that a table's files are read and written in one way.
+    The option names are PyIceberg's (`s3.endpoint`, `s3.access-key-id`), so that all files of a table are accessed the same
+    way.
     """
 
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, properties: Mapping[str, object]) -> Storage:
-        """Return the part of a catalog's properties that says how files are reached."""
-        found = {name: str(value) for name, value in properties.items() if name.startswith(_OPTIONS)}
-        return cls(tuple(sorted(found.items())))
+        """Return the storage options among a catalog's properties."""
+        options = {name: str(value) for name, value in properties.items() if name.startswith(_OPTIONS)}
+        return cls(tuple(sorted(options.items())))
 
     def without_secrets(self, text: str) -> str:
-        """Return what somebody said, without the keys that may be in it."""
+        """Return the text with the storage's secrets redacted."""
         for name, value in self.options:
             if value and re.search(SENSITIVE, name):
                 text = text.replace(value, "***")
         return text
 
     def find(self, uri: str) -> tuple[fs.FileSystem, str]:
-        """Return the filesystem that a file is in, and what it is called there."""
+        """Return the filesystem of a URI, and the path or key in it."""
         path = local_path(uri)
         return (fs.LocalFileSystem(), str(path)) if path else _find(self, uri)
 
 
 DISK = Storage()
-"""This machine's disk and nothing else."""
+"""The local disk only."""
 
 
 def as_uri(location: str, *, folder: Path) -> str:
@@ -62,14 +63,14 @@ def as_uri(location: str, *, folder: Path) -> str:
 
 
 def local_path(uri: str) -> Path | None:
-    """Return the path of a file on this machine's disk, or None for an object store."""
+    """Return the path of a file on the local disk, or None for an object store."""
     parts = urlsplit(uri)
     return Path(parts.path) if parts.scheme in ("", "file") else None
 
 
 @contextmanager
 def new_file(uri: str, *, storage: Storage = DISK) -> Iterator[pa.NativeFile]:
-    """Open a file that appears under its name, durably, only when the block ends without an error."""
+    """Open a new file that becomes visible, durably, only if the block ends without an error."""
     path = local_path(uri)
     if path is None:
         filesystem, key = storage.find(uri)
@@ -104,37 +105,37 @@ def read_text(uri: str, *, storage: Storage = DISK) -> str:
 
 
 def list_files(uri: str, *, suffix: str, storage: Storage = DISK) -> tuple[str, ...]:
-    """Return the URIs of all files under `uri` that end in `suffix`; hidden ones are left out."""
+    """Return the URIs of all files under `uri` that end in `suffix`, except hidden ones."""
     path = local_path(uri)
     if path is not None:
-        found = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith("."))
-        return tuple(f"file://{file}" for file in found)
+        files = sorted(file for file in path.rglob(f"*{suffix}") if not file.name.startswith("."))
+        return tuple(f"file://{file}" for file in files)
     return tuple(file.uri for file in list_all(uri, storage=storage) if file.uri.endswith(suffix))
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file, hidden ones included, and when it was last written, in seconds since 1970."""
+    """A file in the storage, with its last modification in seconds since 1970."""
 
     uri: str
     modified: float
 
 
 def list_all(*uris: str, storage: Storage = DISK) -> tuple[StoredFile, ...]:
-    """Return all files under these folders, each once; those that are hidden or half written too."""
-    found: dict[str, StoredFile] = {}
+    """Return all files under these folders without duplicates, including hidden and incomplete ones."""
+    files: dict[str, StoredFile] = {}
     for uri in uris:
         filesystem, key = storage.find(uri)
         scheme = urlsplit(uri).scheme or "file"
         for info in filesystem.get_file_info(fs.FileSelector(key, recursive=True, allow_not_found=True)):
             if info.is_file:
-                one = StoredFile(f"{scheme}://{info.path}", (info.mtime_ns or 0) / 1e9)
-                found[one.uri] = one
-    return tuple(sorted(found.values(), key=lambda file: file.uri))
+                file = StoredFile(f"{scheme}://{info.path}", (info.mtime_ns or 0) / 1e9)
+                files[file.uri] = file
+    return tuple(sorted(files.values(), key=lambda file: file.uri))
 
 
 def delete_file(uri: str, *, storage: Storage = DISK) -> None:
-    """Delete a file for good. Idempotent: one that is gone already stays gone."""
+    """Delete a file. Idempotent: a missing file is no error."""
     filesystem, key = storage.find(uri)
     try:
         filesystem.delete_file(key)
@@ -160,7 +161,7 @@ def open_input(uri: str, *, storage: Storage = DISK) -> pa.NativeFile:
 
 @lru_cache(maxsize=16)
 def _filesystem(storage: Storage, scheme: str, bucket: str) -> fs.FileSystem:
-    """A filesystem is made once and kept, with its connections."""
+    """Return a filesystem, created once and cached with its connections."""
     return PyArrowFileIO(dict(storage.options)).fs_by_scheme(scheme, bucket)
 
 
@@ -168,20 +169,20 @@ def _find(storage: Storage, uri: str) -> tuple[fs.FileSystem, str]:
     scheme, bucket, key = PyArrowFileIO.parse_location(uri)
     if storage == DISK:
         raise SettingsError(
-            "a file in an object store is asked for, and nothing says how that is reached",
+            "no connection settings for this object store",
             where=uri,
-            next_step="Set warehouse to where it is: s3:// settings hold for the warehouse of a profile.",
+            next_step="Set `warehouse` to the object store's address: the s3 settings apply to the warehouse of a profile.",
         )
     return _filesystem(storage, scheme, bucket), key
 
 
 def _drop(filesystem: fs.FileSystem, key: str, stream: pa.NativeFile) -> None:
-    """Leave nothing of an object that was given up; a stream can only be ended by making the object."""
+    """Delete an aborted object. Closing the stream is the only way to end it, and creates the object."""
     try:
         stream.close()
         filesystem.delete_file(key)
     except OSError:
-        pass  # the store is away: what it may have of the object is a file that nothing refers to
+        pass  # an outage: if the store has the object, it is an orphan file
 
 
 def _sync(path: Path) -> None:

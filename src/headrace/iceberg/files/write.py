@@ -1,4 +1,4 @@
-"""Step 4, write: Arrow tables become Parquet data files as Iceberg wants them, a file for each partition."""
+"""Step 4, write: write Arrow tables to Parquet data files for Iceberg, one file for each partition."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from headrace.iceberg.schema.required import fields_to_check, without_absent_nul
 
 ROW_GROUP_ROWS = 65_536
 ROWS_PER_FILE = 1_000_000
-"""How many rows a build or an erasure puts into one data file."""
+"""The maximum number of rows that a build or an erasure writes to one data file."""
 
 MANY_SMALL = 32
-"""How many small files a table has when a build writes them together."""
+"""With this many small files in a table, a build merges them."""
 
 OpenFile = Callable[[str], AbstractContextManager[pa.NativeFile]]
 """Opens a new file by its URI."""
 
 Written = Callable[[DataFile, pa.Table], None]
-"""Takes a file that was written, and its rows in their order."""
+"""Called with a written file and its rows in file order."""
 
 _STORED_AS: dict[type[IcebergType], pa.DataType] = {
     DateType: pa.int32(),
@@ -64,7 +64,7 @@ class _OpenFile:
 
 
 class TableFormat:
-    """How the files of one table are written, worked out once from its schema and partitioning."""
+    """How files of one table are written, computed once from its schema and partition spec."""
 
     def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
         self.schema = schema
@@ -84,14 +84,14 @@ _formats: BoundedCache[tuple[str, int, int], TableFormat] = BoundedCache(1_024)
 
 
 def format_of(table: Table) -> TableFormat:
-    """Return how the files of a table are written now."""
+    """Return the format of a table's current schema and partition spec."""
     metadata = table.metadata
     key = (metadata.table_uuid.hex, metadata.current_schema_id, metadata.default_spec_id)
     return _formats.get_or_build(key, lambda: TableFormat(table.schema(), table.spec()))
 
 
 def _partitioner(transform: Transform[Any, Any], kind: IcebergType) -> Callable[[pa.Array], pa.Array]:
-    """Return how a column becomes its partition's values, as manifests store them: dates and times as numbers."""
+    """Return the function from a column to its partition values as manifests store them: dates and times as numbers."""
     apply = transform.pyarrow_transform(kind)
     stored = _STORED_AS.get(type(kind))
     if not isinstance(transform, IdentityTransform) or stored is None:
@@ -100,10 +100,10 @@ def _partitioner(transform: Transform[Any, Any], kind: IcebergType) -> Callable[
 
 
 class TableFiles:
-    """Writes Arrow tables of one format into Parquet files, a file for each partition.
+    """Writes Arrow tables of one format to Parquet files, one file for each partition.
 
-    Files are named `<folder>/<partition>/part-<name>-<n>.parquet`. Memory is bounded by open files and row groups, not by
-    how much is written. `written` is given every file of one row group with its rows.
+    Files are named `<folder>/<partition>/part-<name>-<n>.parquet`. Memory is bounded by open files and row groups, not by the
+    amount of data. `written` is called with every file of a single row group and its rows.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class TableFiles:
         self._dictionary: list[str] | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Take rows; `table` has the columns of the format's `arrow_schema`.
+        """Add rows; `table` has the columns of the format's `arrow_schema`.
 
-        A null in a required field raises a RequiredNullError that names it, unless what holds the field is null too.
+        Raises RequiredNullError, with the field's path, for a null in a required field whose parent is not null.
         """
         for key, part in self._split(without_absent_nulls(table, self._table.required)):
             file = self._open.get(key)
@@ -143,17 +143,17 @@ class TableFiles:
                 self._flush(file)
 
     def close(self) -> Sequence[DataFile]:
-        """Return the finished files, all of them durable."""
+        """Finish all files and return them; they are durable."""
         while self._open:
             self._finish(next(iter(self._open)))
         return self._done
 
     def abort(self) -> None:
-        """Throw away the files that are still open."""
+        """Discard the files that are still open."""
         for file in self._open.values():
-            with suppress(Exception):  # after a failed write the writer can't be closed, and the file is thrown away
+            with suppress(Exception):  # after a failed write the writer can't be closed, and the file is discarded anyway
                 file.writer.close()
-            error = InterruptedError("the batch was given up")
+            error = InterruptedError("the batch was aborted")
             file.context.__exit__(type(error), error, None)
         self._open.clear()
 
@@ -218,7 +218,7 @@ class TableFiles:
 
 
 def check_writable(table: TableFormat, rows: pa.Table) -> None:
-    """Raise what writing these rows would raise, whatever the storage does: they are written to memory."""
+    """Raise the error that writing these rows would raise, independent of the storage: write them to memory."""
     files = TableFiles(table, folder="memory:", name="check", open_file=_in_memory)
     try:
         files.write(rows)

@@ -1,1 +1,1 @@
-"""How far a table has been read or built, as the table itself records it."""
+"""Ledgers: the progress of landing, builds and replays, recorded in each table's properties."""

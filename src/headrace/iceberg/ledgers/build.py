@@ -1,7 +1,7 @@
-"""How far a layer table has read its inputs, as the table itself says it.
+"""The build ledger: how far a layer table has read its inputs, recorded in the table itself.
 
-The entry stands in the table's properties and, where a build changed rows, in the summary of the snapshot that holds them: data
-and progress are one commit.
+The entry is in the table's properties and, if a build changed rows, in the summary of its snapshot: data and progress are one
+commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from pyiceberg.table import Table
 
 from headrace.iceberg.commits.build_phases import BuildPhases
-from headrace.iceberg.ledgers.landing import find_held, is_rolled_back
+from headrace.iceberg.ledgers.landing import find_entry, is_rolled_back
 
 KEY = "headrace.build"
 READ = "headrace.read."
@@ -23,13 +23,13 @@ READ = "headrace.read."
 
 @dataclass(frozen=True)
 class InputState:
-    """A point in the life of an input.
+    """The state of an input as of a build.
 
-    Rows that came later have a higher `position` (the checkpoint or the build that wrote them). Another `generation` means that
-    rows went away or changed without a trace, so that all of it has to be read again. `erasures` counts how often a person was
-    erased from it or from what it is made of: nothing that was made of it before may stay, not even by a lookup. `replays`
-    counts in the same way how often rows were replaced by a replay. `rows` is how many there are. `removed_in` is the last
-    position at which old rows were kept for readers; None where that is not known.
+    Later rows have a higher `position` (the checkpoint or the build that wrote them). A different `generation` means that rows
+    were removed or changed without a change set, so the whole input must be read again. `erasures` counts the erasures in the
+    input or its upstream tables: nothing derived from earlier rows may stay, not even through a lookup. `replays` counts
+    replays that replaced rows in the same way. `rows` is the row count. `removed_in` is the last position at which old rows
+    were retained for readers, or None if unknown.
     """
 
     snapshot_id: int | None = None
@@ -41,7 +41,7 @@ class InputState:
     removed_in: int | None = None
 
     def is_at(self, other: InputState) -> bool:
-        """Return whether nothing happened between two points: compaction makes snapshots, but moves nothing."""
+        """Return whether two states have the same rows. Compaction creates snapshots but changes neither position."""
         return (self.position, self.generation) == (other.position, other.generation)
 
 
@@ -56,9 +56,9 @@ class CheckedExpectation:
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The weights with which a table of entities compares records, as build `version` trained them of so many `records`.
+    """The weights with which an entity table compares records, trained by build `version` on `records` records.
 
-    `levels` are m and u of every level of each compared column. Those of `columns` were trained, the others are fixed.
+    `levels` are m and u of every level of each compared column. The weights of `columns` were trained, the others are fixed.
     """
 
     version: int
@@ -69,7 +69,7 @@ class TrainedWeights:
 
     @staticmethod
     def from_values(values: Mapping[str, Any]) -> TrainedWeights:
-        levels = {column: tuple((m, u) for m, u in found) for column, found in values["levels"].items()}
+        levels = {column: tuple((m, u) for m, u in pairs) for column, pairs in values["levels"].items()}
         return TrainedWeights(**{**values, "levels": levels, "columns": tuple(values["columns"])})
 
 
@@ -77,20 +77,20 @@ class TrainedWeights:
 class BuildLedger:
     """One build of a layer table.
 
-    `changed_in` is the last build that changed rows, `generation` the last that wrote all of them anew. `definition` is the
-    digest of the table's definition, and `definition_fields` one of each of its fields, to say later which of them has changed;
-    builds of 0.1 recorded none. `writer` is unique to an attempt. `rows_processed` counts the rows that the file made of what
-    had changed, `rows_written` those of them that came into the table or changed there, in `seconds` up to the commit.
-    `phases` says how these are spent; its `commit` is that of the build before, because a commit can't tell its own duration.
-    `event_time_us` is the highest time of an event that builds have seen, where the table has a watermark, and `rows_late`
-    how many rows came behind that. `rows_carried` is how many rows have a value that another event than their own told,
-    `rows_unknown` how many have one that none told. `truncated_at` and `deleted_at` are the sequence of the newest truncate and
-    the newest deletion, of all since the table was written anew where `knows_deletes`. `erasures` counts the builds that wrote
-    it anew because a person was erased from an input, and `replays` those because rows of one were replayed. `removed_in` is
-    the last build that kept old rows for readers; None where that was not noted yet. `largest_entity` is how many records the
-    largest entity has; `weights` are those that a table with `fuzzy: {train: true}` compares records with until its
-    next refresh. `frozen` are the lookups that were joined as of the build. `added_columns` are those names of columns that
-    Headrace adds which the query did not give; None where a build of an earlier version recorded none.
+    `changed_in` is the last build that changed rows, `generation` the last full refresh. `definition` is the digest of the
+    table's definition, and `definition_fields` has a digest of each of its fields, to name the changed ones later; builds of
+    0.1 recorded none. `writer` is unique to an attempt. `rows_processed` counts the rows that the query returned for the
+    changed inputs, `rows_written` the rows that were added or changed in the table, in `seconds` up to the commit. `phases`
+    divides these seconds; its `commit` is that of the previous build, because a commit can't record its own duration.
+    `event_time_us` is the highest event time that builds have read, if the table has a watermark, and `rows_late` the number of
+    rows behind it. `rows_carried` is how many rows have a value from another event than their own, `rows_unknown` how many have
+    a value that no event contains. `truncated_at` and `deleted_at` are the sequence of the newest truncate and the newest
+    delete; with `knows_deletes` they cover everything since the last refresh. `erasures` counts the refreshes because a person
+    was erased from an input, and `replays` the refreshes because an input was replayed. `removed_in` is the last build that
+    retained old rows for readers; None in entries that don't record it. `largest_entity` is the number of records in the
+    largest entity; `weights` are the ones that a table with `fuzzy: {train: true}` uses until its next refresh. `frozen` are
+    the lookups that were joined as of the build. `added_columns` are the columns that Headrace added to the query's own; None
+    in entries of earlier versions.
     """
 
     build_id: int = 0
@@ -132,10 +132,10 @@ class BuildLedger:
 
     @staticmethod
     def from_json(text: str) -> BuildLedger:
-        known = {each.name for each in fields(BuildLedger)}
+        known = {field.name for field in fields(BuildLedger)}
         values = {name: value for name, value in json.loads(text).items() if name in known}
         values["reads"] = MappingProxyType({name: InputState(**state) for name, state in values["reads"].items()})
-        values["expectations"] = tuple(CheckedExpectation(**each) for each in values["expectations"])
+        values["expectations"] = tuple(CheckedExpectation(**expectation) for expectation in values["expectations"])
         values["quarantine_files"] = tuple(values["quarantine_files"])
         if values.get("phases"):
             values["phases"] = BuildPhases(**values["phases"])
@@ -147,7 +147,7 @@ class BuildLedger:
         return BuildLedger(**values)
 
     def to_properties(self) -> dict[str, str]:
-        """Return the entry, and for people the snapshot of every input that was read."""
+        """Return the entry and, for people, the snapshot of every input that was read."""
         reads = {READ + name: str(state.snapshot_id) for name, state in self.reads.items()}
         return {KEY: self.to_json(), **reads}
 
@@ -155,24 +155,24 @@ class BuildLedger:
 def read_build(table: Table | None) -> BuildLedger:
     """Return the table's newest entry, or an empty one for a table that was never built.
 
-    After a rollback it is the one of the snapshot that the table was rolled back to, under the number of the newest and as a
-    generation of its own: what the table no longer holds is built again, and its readers notice.
+    After a rollback it is the entry of the current snapshot, with the newest build number and a new generation: the removed
+    rows are built again, and downstream tables are refreshed.
     """
     if table is None or KEY not in table.properties:
         return BuildLedger()
     newest = BuildLedger.from_json(table.properties[KEY])
     if not is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number):
         return newest
-    found = find_held(table, KEY)
-    held = BuildLedger.from_json(found[1]) if found else BuildLedger()
+    recorded = find_entry(table, KEY)
+    entry = BuildLedger.from_json(recorded[1]) if recorded else BuildLedger()
     return replace(
-        held,
+        entry,
         build_id=newest.build_id,
         writer=newest.writer,
         generation=newest.build_id + 1,
         erasures=newest.erasures,
         replays=newest.replays,
         quarantine_files=(),
-        snapshot_id=found[0].snapshot_id if found else 0,
-        sequence_number=(found[0].sequence_number or 0) if found else 0,
+        snapshot_id=recorded[0].snapshot_id if recorded else 0,
+        sequence_number=(recorded[0].sequence_number or 0) if recorded else 0,
     )

@@ -1,7 +1,7 @@
-"""How far a stream has been read, as the table that holds what was read says it.
+"""The landing ledger: how far a stream has been read, recorded in its raw table.
 
-The entry stands in the summary of the snapshot that it describes and, written in the same transaction, in the table's
-properties: compaction's snapshots carry no summary of ours, and expiry removes old ones.
+The entry is in the summary of the snapshot that it describes and, in the same transaction, in the table's properties:
+compaction's snapshots have no entry in their summary, and expiry removes old snapshots.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ KEY = "headrace.ledger"
 class Ledger:
     """The next offset of every partition after checkpoint `checkpoint_id`.
 
-    `writer` is unique to the attempt that wrote the entry, so that an attempt whose answer was lost finds out whether it
-    came through. `quarantine_files` are the files of rejected rows that belong to this checkpoint. `rollbacks` counts how often
-    the table was rolled back, and `erasures` how often rows were erased from it, for those who read it. `seconds` is how long
-    the checkpoint took, from its plan to its commit.
+    `writer` is unique to the attempt that wrote the entry, so that an attempt can tell after a lost response whether its commit
+    took effect. `quarantine_files` are the files of rejected rows of this checkpoint. `rollbacks` counts the table's rollbacks,
+    and `erasures` its erasures, for downstream tables. `seconds` is the duration of the checkpoint, from its plan to its
+    commit.
 
-    `topic_id` and `cluster_id` identify the Kafka topic that the offsets belong to; they are empty where no checkpoint was
-    written since Headrace records them, or where the broker doesn't report them. `topic_starts` are the checkpoints at which
-    landing started over with a new topic: offsets are unique among the rows between two of them.
+    `topic_id` and `cluster_id` identify the Kafka topic that the offsets belong to; they are empty in entries of earlier
+    versions, or if the broker doesn't report them. `topic_starts` are the checkpoints at which landing started over with a new
+    topic: offsets are unique among the rows between two of them.
     """
 
     checkpoint_id: int = 0
@@ -51,7 +51,7 @@ class Ledger:
 
     @property
     def first_checkpoint(self) -> int:
-        """The first checkpoint of the current topic; rows of earlier checkpoints were landed from earlier topics."""
+        """The first checkpoint of the current topic; rows of earlier checkpoints come from earlier topics."""
         return self.topic_starts[-1] if self.topic_starts else 0
 
     def to_json(self) -> str:
@@ -99,23 +99,23 @@ class Ledger:
 
 
 def read_ledger(table: Table) -> Ledger:
-    """Return the table's newest entry, or an empty one for a table that nothing has landed in yet.
+    """Return the table's newest entry, or an empty one for a table without landed rows.
 
-    After a rollback the entry is the one of the snapshot that the table was rolled back to, under the checkpoint number of the
-    newest: what the table no longer holds is landed again, and no checkpoint number is used twice.
+    After a rollback it is the entry of the current snapshot, with the newest checkpoint number: the removed rows are landed
+    again, and no checkpoint number is used twice.
     """
     if KEY not in table.properties:
         return Ledger()
     newest = Ledger.from_json(table.properties[KEY])
     if not is_rolled_back(table, snapshot_id=newest.snapshot_id, sequence_number=newest.sequence_number):
         return newest
-    found = find_held(table, KEY)
-    held = Ledger.from_json(found[1]) if found else Ledger()
-    if held.checkpoint_id and not held.topic_id and held.topic_starts == newest.topic_starts:  # written before ids were kept
-        held = replace(held, topic_id=newest.topic_id, cluster_id=newest.cluster_id)
-    # What was refused up to there is in the quarantine, and what was refused later is read again.
+    recorded = find_entry(table, KEY)
+    entry = Ledger.from_json(recorded[1]) if recorded else Ledger()
+    if entry.checkpoint_id and not entry.topic_id and entry.topic_starts == newest.topic_starts:  # an entry without topic ids
+        entry = replace(entry, topic_id=newest.topic_id, cluster_id=newest.cluster_id)
+    # Rows rejected before this entry are in the quarantine already, and later ones are read again.
     return replace(
-        held,
+        entry,
         checkpoint_id=newest.checkpoint_id,
         writer=newest.writer,
         quarantined=newest.quarantined,
@@ -126,9 +126,9 @@ def read_ledger(table: Table) -> Ledger:
 
 
 def offsets_label(label: str, first_checkpoint: int) -> str:
-    """Return the name under which offsets of a stream are recorded outside of its table, by its topic's first checkpoint.
+    """Return the name under which a stream's offsets are recorded outside of its table.
 
-    The offsets of a stream's first topic are recorded under the stream's own label.
+    It is the stream's label for its first topic, and has the topic's first checkpoint for later topics.
     """
     return f"{label}@{first_checkpoint}" if first_checkpoint else label
 
@@ -142,7 +142,7 @@ def was_rolled_back(table: Table) -> bool:
 
 
 def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> bool:
-    """Return whether the table's current snapshot is older than this one, which an entry names; 0 stands for none."""
+    """Return whether the table's current snapshot is older than an entry's snapshot; an id of 0 means no snapshot."""
     if not snapshot_id:
         return False
     current = table.current_snapshot()
@@ -151,13 +151,13 @@ def is_rolled_back(table: Table, *, snapshot_id: int, sequence_number: int) -> b
             return False
         if (snapshot.sequence_number or 0) <= sequence_number:
             return True
-    return current is None  # otherwise the way back ends above the entry, because snapshots were expired
+    return current is None  # otherwise the history ends after the entry, because older snapshots were expired
 
 
-def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
-    """Return the newest entry among the current snapshot and those that it comes from, or None where none was made.
+def find_entry(table: Table, key: str) -> tuple[Snapshot, str] | None:
+    """Return the newest entry of the current snapshot and its ancestors, or None if no entry was ever recorded.
 
-    A LandingError where those that would say it are gone.
+    Raises LandingError if the ancestors that could hold the entry are expired.
     """
     current = first = table.current_snapshot()
     for snapshot in ancestors(table, current):
@@ -167,16 +167,16 @@ def find_held(table: Table, key: str) -> tuple[Snapshot, str] | None:
             return snapshot, text
     if current is not None and first is not None and first.sequence_number != 1:
         raise LandingError(
-            f"the table was rolled back to snapshot {current.snapshot_id}, which does not say how far it was landed, and the "
-            "snapshots before it are gone",
+            f"the table was rolled back to snapshot {current.snapshot_id}, which has no ledger entry, and older snapshots are "
+            "expired",
             where=".".join(table.name()),
-            next_step=f"Roll it back to a snapshot of Headrace's (its summary has {key}), or land into a new table.",
+            next_step=f"Roll it back to a snapshot whose summary has {key}, or land into a new table.",
         )
     return None
 
 
 def ancestors(table: Table, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """Yield a snapshot and its ancestors, the newest first. Most callers need the first alone."""
+    """Yield a snapshot and its ancestors, the newest first. Lazy: most callers need only the first."""
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id

@@ -1,6 +1,6 @@
-"""What the replays of a raw table did, as the table itself says it, beside landing's own entry, which they leave alone.
+"""The replay ledger of a raw table: its newest replay, recorded in the table's properties.
 
-The entry stands in the table's properties, written in the commit that puts the rows in place.
+The entry is written in the commit that replaces the rows. Landing's own entry stays unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY = "headrace.replay"
 
 @dataclass(frozen=True)
 class Window:
-    """Kafka's timestamps from `since` (included) to `until` (excluded); None has no end."""
+    """A range of Kafka timestamps from `since` (inclusive) to `until` (exclusive); None is unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -26,9 +26,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What the quarantine shall have of a stream: of its rows up to a checkpoint and within a window, those of `files`.
+    """The stream's rows in the quarantine after a replay: up to a checkpoint and within a window, only the rows in `files`.
 
-    Rows of checkpoints before `first_checkpoint` are left alone: they come from an earlier topic.
+    Rows of checkpoints before `first_checkpoint` are unchanged: they come from an earlier topic.
     """
 
     checkpoint_id: int
@@ -41,8 +41,9 @@ class Settlement:
 class ReplayLedger:
     """The newest replay of a raw table.
 
-    `count` is how many replays changed rows, for those who read the table; a rollback past one of them counts too. `recovered`
-    is how many rows more left the quarantine than came into it. `settlement` is None where the quarantine stays as it is.
+    `count` is the number of replays that changed rows, for downstream tables; a rollback past one of them counts too.
+    `recovered` is the net number of rows that left the quarantine. `settlement` is None if the replay leaves the quarantine
+    unchanged.
     """
 
     count: int = 0
@@ -62,18 +63,19 @@ class ReplayLedger:
     @staticmethod
     def from_json(text: str) -> ReplayLedger:
         values = json.loads(text)
-        told = values["settlement"]
-        if told is not None:
-            since, until = (_moment(each) for each in told["window"])
-            first = told.get("first_checkpoint", 0)
-            values["settlement"] = Settlement(told["checkpoint_id"], Window(since, until), tuple(told["files"]), first)
+        entry = values["settlement"]
+        if entry is not None:
+            since, until = (_moment(bound) for bound in entry["window"])
+            first = entry.get("first_checkpoint", 0)
+            values["settlement"] = Settlement(entry["checkpoint_id"], Window(since, until), tuple(entry["files"]), first)
         return ReplayLedger(**values)
 
 
 def read_replay(table: Table) -> ReplayLedger:
     """Return the table's newest entry, or an empty one for a table that was never replayed.
 
-    Where the table was rolled back to before the replay, its readers have to notice that, and the quarantine stays as it is.
+    After a rollback past the replay, the count is one higher, so that downstream tables are refreshed, and the quarantine stays
+    unchanged.
     """
     text = table.properties.get(KEY)
     if text is None:

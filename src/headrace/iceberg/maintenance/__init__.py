@@ -1,1 +1,1 @@
-"""Compaction, expiry of snapshots and removal of orphan files."""
+"""Compaction, snapshot expiry and removal of orphan files."""

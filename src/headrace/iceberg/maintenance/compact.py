@@ -1,7 +1,7 @@
-"""Compaction: files are written anew, bigger and sorted, with the rows that they have and without those that are deleted.
+"""Compaction: rewrite files as larger, sorted files without their deleted rows.
 
-Rows keep every column, so also the checkpoint or build that they came with: those who read the table see nothing new. The
-table's properties, where the ledgers are, are not touched. Where a build or an erasure was faster, compaction gives way.
+Rows keep every column, including the checkpoint or build that they came with, so downstream tables see no change. The table's
+properties, with the ledgers, stay unchanged. If a build or an erasure commits first, the compaction is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.errors import BuildError
 from headrace.iceberg.catalog.properties import CATALOG_NAME
-from headrace.iceberg.commits.java_errors import is_conflict, is_moved
+from headrace.iceberg.commits.java_errors import is_conflict, is_validation_error
 from headrace.iceberg.deletes.deleted_rows import deletes_of_one_file
 from headrace.iceberg.files.spark_files import (
     FILE,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 COMPACTION = "headrace.compaction"
-"""What the summary of a compaction's snapshot has: the id of the attempt."""
+"""The summary property of a compaction's snapshot: the id of the attempt."""
 
 _TRIES = 6
 _FIRST_WAIT_SECONDS = 0.1
@@ -46,9 +46,9 @@ _FIRST_WAIT_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Compaction:
-    """How a table is compacted: sorted by `order`, to files of about `target_bytes`.
+    """The options of a compaction: sort by `order`, write files of about `target_bytes`.
 
-    `before_commit` is told the new files before any snapshot refers to them.
+    `before_commit` is called with the new files before they are committed.
     """
 
     order: tuple[str, ...]
@@ -59,10 +59,10 @@ class Compaction:
 def compact_group(
     spark: SparkSession, name: TableName, group: Group, planned: ScanFiles, *, at: Snapshot, how: Compaction
 ) -> bool:
-    """Return whether the group's files were written anew; not if others have moved them, and then nothing has changed.
+    """Rewrite the group's files. Return False, with the table unchanged, if another commit replaced them first.
 
-    `planned` are the scan tasks of the snapshot `at`. What is given up leaves its files behind, for orphans.py: a catalog may
-    carry out a commit long after its answer was lost, and nobody can tell here that it never will.
+    `planned` are the scan tasks of the snapshot `at`. A failed attempt leaves its files to orphans.py: a catalog may execute a
+    commit long after its response was lost, so it is not safe to delete them here.
     """
     table = load_java_table(spark, name)
     files = planned.among([file.path for file in group.files])
@@ -74,22 +74,22 @@ def compact_group(
 
 
 def partition_order(table: Table) -> tuple[str, ...]:
-    """Return SQL expressions that sort rows by partition, as the table's partitioning has it now."""
-    schema, found = table.schema(), []
+    """Return SQL expressions that sort rows by the table's current partition spec."""
+    schema, order = table.schema(), []
     for field in table.spec().fields:
         column = ".".join(f"`{part}`" for part in (schema.find_column_name(field.source_id) or "").split("."))
         name, _, rest = str(field.transform).partition("[")
         if name == "identity":
-            found.append(column)
+            order.append(column)
         elif name in ("year", "month", "day", "hour"):
-            found.append(f"{CATALOG_NAME}.system.{name}s({column})")
+            order.append(f"{CATALOG_NAME}.system.{name}s({column})")
         elif name in ("bucket", "truncate"):
-            found.append(f"{CATALOG_NAME}.system.{name}({rest.rstrip(']')}, {column})")
-    return tuple(found)
+            order.append(f"{CATALOG_NAME}.system.{name}({rest.rstrip(']')}, {column})")
+    return tuple(order)
 
 
 def declared_order(table: Table) -> tuple[str, ...]:
-    """Return the columns of the sort order that the table itself declares, as any engine can (WRITE ORDERED BY)."""
+    """Return the columns of the table's declared sort order, which any engine can set (WRITE ORDERED BY)."""
     schema = table.schema()
     fields = [field for field in table.sort_order().fields if str(field.transform) == "identity"]
     return tuple(schema.find_column_name(field.source_id) or "" for field in fields)
@@ -99,16 +99,16 @@ def _stage(spark: SparkSession, table: JavaObject, files: ScanFiles, group: Grou
     parts = max(1, round(group.bytes / how.target_bytes))
     with read_files(spark, table, files) as rows:
         plain = rows.drop(FILE)
-        order: list[Column] = [F.expr(each) for each in how.order]
+        order: list[Column] = [F.expr(expression) for expression in how.order]
         spread = plain.repartitionByRange(parts, *order) if order else plain.repartition(parts)
         staged = stage_files(spark, table, spread.sortWithinPartitions(*order) if order else spread, is_sorted=True)
     most = sum(file.rows for file in group.files)
     least = most - sum(file.deleted for file in group.files)
-    if not least <= staged.rows <= most:  # whatever happened, a table must not lose rows to its maintenance
+    if not least <= staged.rows <= most:  # a last check: maintenance must never lose rows
         raise BuildError(
-            f"compaction read {count_of(staged.rows, 'row')} where {least:,} to {most:,} are",
+            f"compaction read {count_of(staged.rows, 'row')} of files that hold {least:,} to {most:,}",
             where=str(table.name()),
-            next_step="Nothing was changed. Please report this, with the table's metadata.",
+            next_step="Nothing was changed. Please report this bug, with the table's metadata.",
         )
     return staged
 
@@ -125,12 +125,12 @@ def _commit(
 ) -> bool:
     for number in range(_TRIES):
         table = load_java_table(spark, name)
-        if number and _came_through(table, attempt):
+        if number and _is_committed(table, attempt):
             return True
         since = _validate_from(table, at.snapshot_id)
         if since is None:
             return False
-        # Deletes of other engines that came since the snapshot was read must reach the new files, too.
+        # Deletes that other engines committed since the snapshot must apply to the new files, too.
         update = table.newRewrite().validateFromSnapshot(since).dataSequenceNumber(at.sequence_number or 0)
         for file in group.files:
             task = files.tasks[file.path]
@@ -144,18 +144,19 @@ def _commit(
             update.commit()
             return True
         except Py4JJavaError as error:
-            if is_moved(error):
-                break  # by others, or by a try of this very attempt whose answer was lost
+            if is_validation_error(error):
+                break  # another commit, or an earlier try of this attempt whose response was lost, replaced the files
             if not is_conflict(error) and number == _TRIES - 1:
                 raise
             time.sleep(_FIRST_WAIT_SECONDS * 2**number)
-    return _came_through(load_java_table(spark, name), attempt)
+    return _is_committed(load_java_table(spark, name), attempt)
 
 
 def _validate_from(table: JavaObject, snapshot_id: int) -> int | None:
-    """Return the snapshot after which no deletes may have come to the files, or None where that can't be told.
+    """Return the snapshot from which Iceberg checks for new deletes, or None if it can't check.
 
-    Landing thins its history, so the way back to the snapshot that was read may be gone. A table without deletes needs none.
+    Landing expires snapshots, so the snapshot that was read may no longer be an ancestor. A table without deletes needs no
+    check.
     """
     current = table.currentSnapshot()
     at = current
@@ -167,6 +168,6 @@ def _validate_from(table: JavaObject, snapshot_id: int) -> int | None:
     return None if has_deletes else int(current.snapshotId())
 
 
-def _came_through(table: JavaObject, attempt: str) -> bool:
+def _is_committed(table: JavaObject, attempt: str) -> bool:
     snapshots = table.snapshots()
     return any(snapshots.get(index).summary().get(COMPACTION) == attempt for index in range(snapshots.size()))

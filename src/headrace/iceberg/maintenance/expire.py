@@ -1,4 +1,4 @@
-"""Snapshots that nobody needs any more leave a table's history. Their files go later (orphans.py)."""
+"""Expire snapshots that are no longer needed. Their files are removed later, as orphan files (orphans.py)."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def snapshots_to_expire(snapshots: Sequence[Dated], *, protected: Collection[int
 
 
 def snapshots_of(table: Table) -> frozenset[int]:
-    """Return the snapshots that the table itself needs: the current one, and whatever a branch or tag names."""
+    """Return the snapshots that the table itself needs: the current one, and the ones of branches and tags."""
     current = table.current_snapshot()
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}
     return frozenset(named | ({current.snapshot_id} if current else set()))
 
 
 def expire_snapshots(catalog: Catalog, name: TableName, *, readers: Collection[int], before_ms: int) -> int:
-    """Return how many snapshots left the history. Idempotent. `readers` are snapshots that others name, and stay."""
+    """Expire old snapshots and return their number. Idempotent. `readers` are snapshots that downstream tables still need."""
 
     def commit() -> int:
         table = catalog.load_table(str(name))
         protected = {*snapshots_of(table), *readers}
-        found = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=before_ms)
-        if not found:
+        expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=before_ms)
+        if not expired:
             return 0
         current = table.current_snapshot()
         requirements = (
             AssertTableUUID(uuid=table.metadata.table_uuid),
-            # Where somebody moves the table meanwhile, to an old snapshot perhaps, what it needs is looked at again.
+            # After a concurrent commit or rollback, the retry computes the needed snapshots again.
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=current.snapshot_id if current else None),  # type: ignore[call-arg]
         )
-        response = catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=found),))  # type: ignore[call-arg]
+        response = catalog.commit_table(table, requirements, (RemoveSnapshotsUpdate(snapshot_ids=expired),))  # type: ignore[call-arg]
         delete_old_metadata(catalog, table, response.metadata)
-        return len(found)
+        return len(expired)
 
     return commit_once(commit, find=lambda: None, where=str(name))

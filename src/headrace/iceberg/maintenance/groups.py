@@ -1,4 +1,4 @@
-"""Which files of a table are worth writing anew together."""
+"""Choose the groups of files that compaction rewrites together."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 FEWEST_FILES = 5
-"""How many small files a partition has when they are worth writing together."""
+"""The minimum number of small files in a partition that are worth compacting."""
 
 _SMALL = 0.75
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """A data file of the current snapshot. Files of one `partition` say the same; `deleted` rows of it are deleted there."""
+    """A data file of the current snapshot. `partition` is equal for files of one partition; `deleted` counts deleted rows."""
 
     path: str
     partition: str
@@ -27,7 +27,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class Group:
-    """Files that are read, sorted and written together. They may be of several partitions, which stay apart."""
+    """Files that are read, sorted and written together. They may be of several partitions, which stay separate files."""
 
     files: tuple[FileFacts, ...]
 
@@ -44,17 +44,17 @@ def list_files(table: Table) -> tuple[FileFacts, ...]:
             f"{task.file.spec_id}:{task.file.partition!r}",
             task.file.record_count,
             task.file.file_size_in_bytes,
-            sum(each.record_count for each in task.delete_files),
+            sum(deletes.record_count for deletes in task.delete_files),
         )
         for task in table.scan().plan_files()
     )
 
 
 def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: int) -> tuple[Group, ...]:
-    """Return the groups to write anew: what is small, if a partition has several of them, and what has deleted rows.
+    """Return the groups to rewrite: the small files of partitions that have several, and files with deleted rows.
 
-    A file that is big enough and whole stays as it is, so a table that was compacted has nothing to gain. A group, which one
-    commit replaces, has `most_bytes` unless a single file has more.
+    A file that is large enough and has no deleted rows stays, so compacting twice changes nothing. One commit replaces a group,
+    which has at most `most_bytes` unless a single file has more.
     """
     by_partition: dict[str, list[FileFacts]] = defaultdict(list)
     for file in files:
@@ -62,10 +62,10 @@ def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: 
             by_partition[file.partition].append(file)
     groups: list[Group] = []
     pending: list[FileFacts] = []
-    for _, found in sorted(by_partition.items()):
-        if len(found) < FEWEST_FILES and not any(file.deleted for file in found):
+    for _, candidates in sorted(by_partition.items()):
+        if len(candidates) < FEWEST_FILES and not any(file.deleted for file in candidates):
             continue
-        for part in _cut(found, most_bytes=most_bytes):
+        for part in _cut(candidates, most_bytes=most_bytes):
             both = [*pending, *part]
             if pending and Group(tuple(both)).bytes > most_bytes:
                 groups.append(Group(tuple(pending)))
@@ -75,7 +75,7 @@ def choose_groups(files: Sequence[FileFacts], *, target_bytes: int, most_bytes: 
 
 
 def _cut(files: Sequence[FileFacts], *, most_bytes: int) -> Iterator[list[FileFacts]]:
-    """Yield one partition's files in parts that a group can take; a last file that nothing is wrong with stays out."""
+    """Yield one partition's files in parts that fit a group; a single last file without deleted rows is left out."""
     part: list[FileFacts] = []
     size = 0
     for file in files:

@@ -1,10 +1,10 @@
-"""Files that nothing refers to, and when they may go.
+"""Find and remove orphan files after a grace period.
 
-Such a file is what an attempt left that died, what a snapshot needed that is no longer in the history, or what somebody is
-about to commit. They look alike, so each is noted when it is first seen, and goes when nothing has referred to it for the whole
-of a grace period. A file that was written within it stays in any case. Landing, builds, replays, erasures and compaction don't
-commit files that are half as old (`in_flight.py`), so nothing is deleted that anybody may still commit; and who reads a
-snapshot has the grace period to end.
+An unreferenced file is left over from a crashed attempt, belonged to an expired snapshot, or is about to be committed. These
+cases look the same, so maintenance records each file when it first finds it, and deletes it when it has been unreferenced for a
+whole grace period. A file written within the grace period always stays. Landing, builds, replays, erasures and compaction don't
+commit files older than half of it (`in_flight.py`), so no file is deleted that could still be committed. A query on an expired
+snapshot has the grace period to finish.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTE = "metadata/unreferenced.json"
 
 @dataclass(frozen=True)
 class Orphans:
-    """Files that went, or may go now, and those that nothing refers to and whose time has not come."""
+    """Orphan files: `gone` were deleted or can be deleted now, `waiting` are within the grace period."""
 
     gone: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -32,13 +32,13 @@ class Orphans:
 
 @dataclass(frozen=True)
 class Grace:
-    """How long nothing must have referred to a file, and what time it is."""
+    """The grace period: how long a file must be unreferenced, and the current time."""
 
     seconds: float
     now: float
 
-    def is_over(self, file: StoredFile, seen: float) -> bool:
-        return max(file.modified, seen) <= self.now - self.seconds
+    def is_over(self, file: StoredFile, since: float) -> bool:
+        return max(file.modified, since) <= self.now - self.seconds
 
 
 def find_orphans(
@@ -50,27 +50,27 @@ def find_orphans(
     grace: Grace,
     logged: Collection[str] = (),
 ) -> tuple[Orphans, Mapping[str, float]]:
-    """Return the table's own files below the folders that nothing refers to, and since when each is known to be one.
+    """Return the table's orphan files below the folders, and when each waiting one was first found.
 
-    `named` are files that an entry elsewhere names: they belong to a commit that is still to be finished, however old they are.
-    `logged` are those outside of the table's folder that its commit log names; what else is there is somebody else's.
+    `named` are files in a ledger entry elsewhere: they belong to an unfinished commit, whatever their age. `logged` are the
+    files outside of the table's folder that its commit log names; other files there belong to other tables.
     """
     storage = Storage.of(catalog.properties)
-    stored = list_all(*folders, storage=storage)  # before the metadata: what is committed after this look was in flight
+    stored = list_all(*folders, storage=storage)  # before the metadata, so that files committed in between are not orphans
     table = catalog.load_table(str(name))
-    needed = referred_files(table) | {plain_location(each) for each in named}
+    needed = referred_files(table) | {plain_location(path) for path in named}
     if not any(file.uri in needed for file in stored):
-        return Orphans(), {}  # the files are called otherwise there than here, so nothing can be told of them
-    seen_before = _read_note(table.location(), storage=storage)
-    seen = {
-        file: seen_before.get(file.uri, grace.now)
+        return Orphans(), {}  # the listing and the metadata spell locations differently, so every file would look unreferenced
+    first_found = _read_note(table.location(), storage=storage)
+    unreferenced = {
+        file: first_found.get(file.uri, grace.now)
         for file in stored
         if (is_data(plain := checked_file(file.uri)) or is_metadata(plain))
         and plain not in needed
         and is_own(table, plain, logged=logged)
     }
-    gone = {file.uri for file, since in seen.items() if grace.is_over(file, since)}
-    waiting = {file.uri: since for file, since in seen.items() if file.uri not in gone}
+    gone = {file.uri for file, since in unreferenced.items() if grace.is_over(file, since)}
+    waiting = {file.uri: since for file, since in unreferenced.items() if file.uri not in gone}
     return Orphans(tuple(sorted(gone)), tuple(sorted(waiting))), waiting
 
 
@@ -83,13 +83,13 @@ def remove_orphans(
     grace: Grace,
     logged: Collection[str] = (),
 ) -> Orphans:
-    """Return what went and what waits, which is noted. Idempotent: what is gone is not found again."""
-    found, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace, logged=logged)
+    """Delete orphan files after their grace period, and record the waiting ones. Idempotent."""
+    orphans, waiting = find_orphans(catalog, name, folders=folders, named=named, grace=grace, logged=logged)
     storage = Storage.of(catalog.properties)
-    for uri in found.gone:
+    for uri in orphans.gone:
         delete_file(uri, storage=storage)
     _write_note(catalog.load_table(str(name)).location(), waiting, storage=storage)
-    return found
+    return orphans
 
 
 def _read_note(location: str, *, storage: Storage) -> dict[str, float]:

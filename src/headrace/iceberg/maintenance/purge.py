@@ -1,7 +1,7 @@
-"""Takes a table's past away: old snapshots, and every file that the current one does not need.
+"""Purge a table's history: old snapshots, and every file that the current snapshot does not need.
 
-Iceberg leaves a snapshot's files where they are when rows are deleted, and names what went in its manifests, with the least and
-the greatest value of every column. After a purge neither the rows nor those values are on disk.
+When rows are deleted, Iceberg keeps the files of older snapshots, and its manifests name removed files with the bounds of their
+columns. After a purge neither the rows nor the bounds are on disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.spec.model.pipeline import TableName
 
 _ENTRIES = (ledger.KEY, build_ledger.KEY)
 OTHERS_HURRY_SECONDS = 3_600.0
-"""How old a file of a shared table must be to belong to nobody's commit that is under way."""
+"""The age at which a file of a shared table no longer belongs to a commit in progress."""
 
 _DATA = re.compile(r"/\.?(part-|[0-9]{5}-)[^/]*\.parquet(\.inprogress)?$")
 _METADATA = re.compile(r"/metadata/[^/]*(\.avro|\.metadata\.json)$")
@@ -35,7 +35,7 @@ _CHECKSUMS = re.compile(r"(?P<folder>.*)/\.(?P<name>[^/]*)\.crc")
 
 @dataclass(frozen=True)
 class Purged:
-    """How much of a table's past went: snapshots, named branches and tags, files."""
+    """What a purge removed: the number of snapshots, the names of branches and tags, and the number of files."""
 
     snapshots: int = 0
     refs: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ def purge_table(
     logged: Collection[str] = (),
     is_ours: Callable[[StoredFile], bool] | None = None,
 ) -> Purged:
-    """Return what went. Idempotent: a table that is purged already has nothing to lose.
+    """Remove a table's history, and return what was removed. Idempotent.
 
-    `folders` are where the table's files are. Files that nothing refers to go if they are the table's own (`is_own`) and older
-    than `before`, when the caller began to keep writers away. A table that others may write to meanwhile has `is_ours`: then a
-    data file that nothing refers to goes only if that says so, and a metadata file only if it is too old to belong to a commit
-    that is under way.
+    `folders` contain the table's files. Unreferenced files are deleted if they are the table's own (`is_own`) and older than
+    `before`, the time at which the caller locked out writers. Pass `is_ours` for a table that others may write to meanwhile:
+    then an unreferenced data file is deleted only if `is_ours` returns True, and a metadata file only if it is too old to
+    belong to a commit in progress.
     """
     table = catalog.load_table(str(name))
     refs = tuple(ref for ref in table.metadata.refs if ref != MAIN_BRANCH)
@@ -64,41 +64,41 @@ def purge_table(
     known = referred_files(table, with_deleted=True)
     if table.current_snapshot() is not None:
         table = commit_once(lambda: _commit(catalog, name), find=lambda: None, where=str(name))
-    kept, storage = needed_files(table), Storage.of(table.io.properties)
+    needed, storage = needed_files(table), Storage.of(table.io.properties)
     limit = before if is_ours is None else min(before, time.time() - OTHERS_HURRY_SECONDS)
     gone = 0
     for file in list_all(*folders, storage=storage):
         plain = checked_file(file.uri)
-        if plain in kept or not (is_data(plain) or is_metadata(plain)):
+        if plain in needed or not (is_data(plain) or is_metadata(plain)):
             continue
-        is_left = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
-        if plain in known or (is_left and is_own(table, plain, logged=logged)):
+        is_orphan = file.modified < limit if is_ours is None or not is_data(plain) else is_ours(file)
+        if plain in known or (is_orphan and is_own(table, plain, logged=logged)):
             delete_file(file.uri, storage=storage)
             gone += 1
     return Purged(max(0, snapshots - 1), refs, gone)
 
 
 def is_data(uri: str) -> bool:
-    """Return whether a file is called what landing and Iceberg call data files, whole or not."""
+    """Return whether a file has the name of a data file of landing or Iceberg, complete or in progress."""
     return _DATA.search(uri) is not None
 
 
 def is_metadata(uri: str) -> bool:
-    """Return whether a file is called what Iceberg calls manifests, lists of them and a table's metadata."""
+    """Return whether a file has the name of a manifest, a manifest list or table metadata."""
     return _METADATA.search(uri) is not None
 
 
 def checked_file(uri: str) -> str:
-    """Return the file whose checksums a file holds (Java writes one beside every file on a disk), or the file itself."""
-    found = _CHECKSUMS.fullmatch(uri)
-    return f"{found['folder']}/{found['name']}" if found else uri
+    """Return the file that a checksum file belongs to (Java writes one beside every file on a disk), or the file itself."""
+    match = _CHECKSUMS.fullmatch(uri)
+    return f"{match['folder']}/{match['name']}" if match else uri
 
 
 def is_own(table: Table, plain: str, *, logged: Collection[str]) -> bool:
-    """Return whether a file that no snapshot refers to is surely the table's.
+    """Return whether an unreferenced file certainly belongs to the table.
 
-    It is one in the table's folder. A stream may be told to put its files elsewhere, also where other tables have theirs, of
-    this catalog or of another: there a file is the table's only if its name has the table's UUID, or the commit log names it.
+    Files in the table's folder do. A stream's files may be configured to be in another folder, which tables of this or another
+    catalog may share: there a file belongs to the table only if its name has the table's UUID, or the commit log names it.
     """
     if plain.startswith(f"{plain_location(table.location()).rstrip('/')}/"):
         return True
@@ -106,7 +106,7 @@ def is_own(table: Table, plain: str, *, logged: Collection[str]) -> bool:
 
 
 def stray_files(table: Table, folders: tuple[str, ...], *, logged: Collection[str] = ()) -> tuple[StoredFile, ...]:
-    """Return the data files in a table's folders that are its own and that no snapshot of it refers to."""
+    """Return the table's own data files in its folders that no snapshot of it refers to."""
     known, stored = referred_files(table, with_deleted=True), list_all(*folders, storage=Storage.of(table.io.properties))
     return tuple(
         file
@@ -116,7 +116,7 @@ def stray_files(table: Table, folders: tuple[str, ...], *, logged: Collection[st
 
 
 def _commit(catalog: Catalog, name: TableName) -> Table:
-    """Commit a snapshot of the same rows that refers to live files alone, and leaves all others out."""
+    """Commit a snapshot of the same rows that names only live files, and remove all other snapshots."""
     table = catalog.load_table(str(name))
     entries = {key: table.properties[key] for key in _ENTRIES if key in table.properties}
     transaction = Transaction(table)
@@ -135,31 +135,31 @@ def _commit(catalog: Catalog, name: TableName) -> Table:
 
 
 def needed_files(table: Table) -> frozenset[str]:
-    """Return the files that the table's current snapshot needs, and its metadata."""
+    """Return the files of the table's current snapshot, and the current metadata file."""
     current = table.current_snapshot()
-    found = {plain_location(table.metadata_location)}
+    files = {plain_location(table.metadata_location)}
     for manifest in current.manifests(table.io) if current else ():
-        found.add(plain_location(manifest.manifest_path))
-        found |= {plain_location(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
-    return frozenset(found | ({plain_location(current.manifest_list)} if current else set()))
+        files.add(plain_location(manifest.manifest_path))
+        files |= {plain_location(entry.data_file.file_path) for entry in manifest.fetch_manifest_entry(table.io)}
+    return frozenset(files | ({plain_location(current.manifest_list)} if current else set()))
 
 
 def referred_files(table: Table, *, with_deleted: bool = False) -> frozenset[str]:
-    """Return all files that the table refers to, of whatever snapshot; and those that a snapshot says it deleted."""
+    """Return all files that any snapshot of the table refers to; with `with_deleted` also the files that manifests name as
+    deleted."""
     metadata = table.metadata
-    found = {plain_location(table.metadata_location), *(plain_location(each.metadata_file) for each in metadata.metadata_log)}
+    files = {plain_location(table.metadata_location), *(plain_location(entry.metadata_file) for entry in metadata.metadata_log)}
     manifests = {}
     for snapshot in metadata.snapshots:
-        found.add(plain_location(snapshot.manifest_list))
+        files.add(plain_location(snapshot.manifest_list))
         manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
     for path, manifest in manifests.items():
-        found.add(plain_location(path))
+        files.add(plain_location(path))
         entries = manifest.fetch_manifest_entry(table.io, discard_deleted=not with_deleted)
-        found |= {plain_location(entry.data_file.file_path) for entry in entries}
-    return frozenset(found)
+        files |= {plain_location(entry.data_file.file_path) for entry in entries}
+    return frozenset(files)
 
 
 def plain_location(location: str) -> str:
-    """Return a location as `list_all` has it: Java leaves the two empty slashes of a file's host out, and has other names
-    for S3."""
+    """Return a location in the form of `list_all`: Java omits the empty host of file URIs, and has other schemes for S3."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/(?!/)", "file:///", location))

@@ -1,4 +1,4 @@
-"""How big a table is: what maintenance shows before and after."""
+"""A table's size, which maintenance shows before and after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 @dataclass(frozen=True)
 class TableSize:
-    """What a table's current snapshot refers to, and how many snapshots there are."""
+    """Files and manifests of the current snapshot, and the number of snapshots."""
 
     files: int = 0
     bytes: int = 0
@@ -23,11 +23,11 @@ def read_size(table: Table) -> TableSize:
     current = table.current_snapshot()
     if current is None:
         return TableSize(snapshots=len(table.metadata.snapshots))
-    said = current.summary.additional_properties if current.summary else {}
+    summary = current.summary.additional_properties if current.summary else {}
     return TableSize(
-        files=int(said.get("total-data-files", 0)),
-        bytes=int(said.get("total-files-size", 0)),
-        delete_files=int(said.get("total-delete-files", 0)),
+        files=int(summary.get("total-data-files", 0)),
+        bytes=int(summary.get("total-files-size", 0)),
+        delete_files=int(summary.get("total-delete-files", 0)),
         snapshots=len(table.metadata.snapshots),
         manifests=len(current.manifests(table.io)),
     )
@@ -35,5 +35,5 @@ def read_size(table: Table) -> TableSize:
 
 def data_manifests(table: Table) -> tuple[ManifestFile, ...]:
     current = table.current_snapshot()
-    found = current.manifests(table.io) if current else []
-    return tuple(each for each in found if each.content == ManifestContent.DATA)
+    manifests = current.manifests(table.io) if current else []
+    return tuple(manifest for manifest in manifests if manifest.content == ManifestContent.DATA)

@@ -1,1 +1,1 @@
-"""The tables in `metadata` that Headrace records itself in."""
+"""Headrace's own tables in the namespace `metadata`: erasures and quarantine."""

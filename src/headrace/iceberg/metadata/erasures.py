@@ -1,7 +1,7 @@
-"""`metadata.erasures`: who was erased, from where, when and how it was proved, in words that tell nobody who it was.
+"""`metadata.erasures`: the log of erasures and their proofs, without values that identify the person.
 
-A row for each erasure and table. It is written before rows of the table go, so that what Kafka still has and the lake has no
-longer is accounted for, and again when all is proved.
+It has a row for each erasure and table. The row is written before rows of the table are removed, so that messages which Kafka
+still has and the lake no longer has are accounted for, and again when the erasure is proved.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Offset:
 
 @dataclass(frozen=True)
 class ErasedTable:
-    """What an erasure did to a table. `offsets` are where the rows that went came from, `stream` is whose offsets they are.
+    """An erasure of one table. `offsets` are the Kafka offsets of the removed rows, in the topic of `stream`.
 
-    `redacted_offsets` are where the rows came from that stayed, without what names the person.
+    `redacted_offsets` are the offsets of the rows that stayed with the person's values redacted.
     """
 
     erasure_id: str
@@ -71,31 +71,31 @@ class ErasedTable:
 
 
 def record_erasure(catalog: Catalog, settings: Settings, erasure_id: str, rows: Sequence[ErasedTable]) -> None:
-    """Put an erasure's rows in the place of those that are there. Idempotent by erasure."""
+    """Write an erasure's rows, replacing the existing ones. Idempotent by erasure id."""
     same = column_is("erasure_id", erasure_id)
 
     def commit() -> Table:
         table = ensure_table(catalog, ERASURES, columns=COLUMNS, location=table_location(settings, ERASURES))
-        made = pa.Table.from_pylist([_as_row(each) for each in rows], schema=schema_to_pyarrow(table.schema()))
+        written = pa.Table.from_pylist([_as_row(row) for row in rows], schema=schema_to_pyarrow(table.schema()))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # PyIceberg's, where none are there yet
-            table.overwrite(made, overwrite_filter=same)
+            warnings.simplefilter("ignore", UserWarning)  # PyIceberg warns if there are no rows to replace
+            table.overwrite(written, overwrite_filter=same)
         return table
 
     commit_once(commit, find=lambda: None, where=str(ERASURES))
 
 
 def read_answered_requests(catalog: Catalog, pipeline_name: str) -> frozenset[str]:
-    """Return the ids of the requests that erasures of a pipeline have answered."""
+    """Return the ids of the erasure requests that a pipeline has completed."""
     table = load_table(catalog, ERASURES)
     if table is None:
         return frozenset()
     scan = table.scan(row_filter=column_is("pipeline_name", pipeline_name), selected_fields=("request_ids",))
-    return frozenset(each for row in scan.to_arrow().to_pylist() for each in row["request_ids"] or ())
+    return frozenset(request for row in scan.to_arrow().to_pylist() for request in row["request_ids"] or ())
 
 
 def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
-    """Return the partitions and offsets of a stream whose rows were erased."""
+    """Return the partitions and offsets of a stream's erased rows."""
     table = load_table(catalog, ERASURES)
     if table is None:
         return []
@@ -104,9 +104,9 @@ def read_erased_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]]:
 
 
 def read_redacted_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]] | None:
-    """Return the partitions and offsets of a stream whose rows stayed, without what names a person.
+    """Return the partitions and offsets of a stream's redacted rows.
 
-    None where an erasure of before this was kept redacted rows: then nobody knows which.
+    Return None if an erasure by an earlier version redacted rows without recording their offsets.
     """
     table = load_table(catalog, ERASURES)
     if table is None:
@@ -119,11 +119,11 @@ def read_redacted_offsets(catalog: Catalog, stream: str) -> list[tuple[int, int]
     return [(at["partition"], at["offset"]) for row in rows for at in row.get("redacted_offsets") or ()]
 
 
-def _as_row(each: ErasedTable) -> dict[str, object]:
+def _as_row(erased: ErasedTable) -> dict[str, object]:
     return {
-        **asdict(each),
-        "subjects": list(each.subjects),
-        "request_ids": list(each.request_ids),
-        "offsets": [asdict(one) for one in each.offsets],
-        "redacted_offsets": [asdict(one) for one in each.redacted_offsets],
+        **asdict(erased),
+        "subjects": list(erased.subjects),
+        "request_ids": list(erased.request_ids),
+        "offsets": [asdict(offset) for offset in erased.offsets],
+        "redacted_offsets": [asdict(offset) for offset in erased.redacted_offsets],
     }

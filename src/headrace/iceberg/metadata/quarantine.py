@@ -1,8 +1,7 @@
-"""Rejected rows reach `metadata.quarantine` exactly once, although they are in another table than the good ones.
+"""Append rejected rows to `metadata.quarantine` exactly once, although they are in another table than the valid rows.
 
-The commit of the good rows' table is the truth: its ledger entry names the files of the rows that were refused. They are
-appended to the quarantine right after it, or, if the application dies in between, by the next one before it does anything
-else.
+The commit of the valid rows' table is authoritative: its ledger entry names the files of the rejected rows. They are appended
+to the quarantine right after that commit. If the application crashes in between, the next run appends them first.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ QUARANTINE_COLUMNS = (
 )
 
 REASONS = "; "
-"""What stands between the reasons of a row that failed several expectations."""
+"""The separator between the reasons of a row that failed several expectations."""
 _LARGEST = 2**63 - 1
 _PREFIX = "headrace.quarantine."
 _COUNTS = FileCounts("stream", lambda label: (label,))
 
 
 class Refusal(Protocol):
-    """The part of a table's ledger entry that says which rows were refused, up to where."""
+    """The part of a ledger entry that names the files of rejected rows, and the offsets that they cover."""
 
     @property
     def checkpoint_id(self) -> int: ...
@@ -64,7 +63,7 @@ class Refusal(Protocol):
 
 @dataclass(frozen=True)
 class Refused:
-    """Rows that a build refused; its number stands where landing's checkpoint does."""
+    """Rows that a build rejected; `checkpoint_id` is the build's id."""
 
     checkpoint_id: int
     quarantine_files: tuple[str, ...]
@@ -73,14 +72,14 @@ class Refused:
 
 @dataclass(frozen=True)
 class Settled:
-    """Up to which checkpoint and offsets a stream's refused rows are in the quarantine."""
+    """The checkpoint and offsets up to which a stream's rejected rows are in the quarantine."""
 
     checkpoint_id: int
     offsets: Mapping[int, int]
 
 
 def open_quarantine(catalog: Catalog, settings: Settings) -> Table:
-    """Return the quarantine, made where it is missing."""
+    """Return the quarantine; create it if it does not exist."""
     return ensure_table(catalog, QUARANTINE, columns=QUARANTINE_COLUMNS, location=table_location(settings, QUARANTINE))
 
 
@@ -93,10 +92,10 @@ def read_settled(quarantine: Table, label: str) -> Settled:
 
 
 def read_refused_before(quarantine: Table, label: str, ledger: Ledger) -> frozenset[tuple[int, int]]:
-    """Return the partitions and offsets that a stream lands again and whose rows the quarantine has already.
+    """Return the partitions and offsets that a stream will land again and whose rows are already in the quarantine.
 
-    There are such only where the stream's table was rolled back or restored. Each is named: that an offset was landed before
-    does not say that its message was refused, which may be new.
+    The result is empty unless the stream's table was rolled back or restored. Rows are matched one by one: a message below the
+    known offsets may still be rejected for the first time.
     """
     settled = read_settled(quarantine, label)
     if settled.checkpoint_id < ledger.first_checkpoint:
@@ -118,10 +117,10 @@ def flush_quarantine(
     *,
     known: Mapping[str, DataFile] | None = None,
 ) -> Table:
-    """Return the quarantine with all files that the ledgers (by stream) name, in one snapshot.
+    """Append all files that the ledgers (by stream) name to the quarantine in one snapshot, and return the table.
 
-    Idempotent by stream and checkpoint, also where another application has settled some of them meanwhile. `known` are entries
-    of files by path, which spares reading their footers.
+    Idempotent by stream and checkpoint, also if another application flushes some of them concurrently. `known` are the manifest
+    entries of files by path, which saves reading their footers.
     """
     open_ledgers = {label: ledger for label, ledger in ledgers.items() if not _is_settled(quarantine, label, ledger)}
     if not open_ledgers:
@@ -132,14 +131,14 @@ def flush_quarantine(
         for path in ledger.quarantine_files
     ]
     entries = {_PREFIX + label: _entry(ledger) for label, ledger in open_ledgers.items()}
-    found = append_once(
+    appended = append_once(
         catalog,
         quarantine,
         files=files,
         entry=lambda snapshot_id, sequence: entries,
-        is_there=lambda table: any(_is_settled(table, label, ledger) for label, ledger in open_ledgers.items()),
+        is_committed=lambda table: any(_is_settled(table, label, ledger) for label, ledger in open_ledgers.items()),
     )
-    return flush_quarantine(catalog, found, open_ledgers, known=known)
+    return flush_quarantine(catalog, appended, open_ledgers, known=known)
 
 
 def _is_settled(quarantine: Table, label: str, ledger: Refusal) -> bool:
@@ -159,17 +158,17 @@ def _describe(quarantine: Table, path: str) -> DataFile:
 
 
 def count_quarantined(quarantine: Table | None) -> Mapping[str, int]:
-    """Return how many rows the quarantine holds now, by stream or layer table: the one source of that figure."""
+    """Return the number of rows in the quarantine by stream or layer table, the only source of this figure."""
     return _COUNTS.total(quarantine)
 
 
 def count_quarantined_for(quarantine: Table | None, label: str, reasons: Iterable[str]) -> Mapping[str, int]:
-    """Return how many rows of a layer table are in the quarantine for each of these reasons; a row may have several."""
+    """Return the number of a layer table's rows in the quarantine by reason. A row may have several reasons."""
     if quarantine is None or not count_quarantined(quarantine).get(label):
         return {}
     rows = quarantine.scan(row_filter=column_is("stream", label), selected_fields=("reason",)).to_arrow()
-    held = [f"{REASONS}{reason}{REASONS}" for reason in rows["reason"].to_pylist()]
-    return {reason: sum(f"{REASONS}{reason}{REASONS}" in each for each in held) for reason in reasons}
+    recorded = [f"{REASONS}{reason}{REASONS}" for reason in rows["reason"].to_pylist()]
+    return {reason: sum(f"{REASONS}{reason}{REASONS}" in text for text in recorded) for reason in reasons}
 
 
 def paths_of(files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The quarantine follows a replay: rows that are in the raw table now leave it, others get their new reason.
+"""Update the quarantine after a replay: recovered rows leave it, other rows get their new reason.
 
-As in landing, the commit of the raw table is the truth: its entry names the rows that the quarantine shall have, and they are
-put there right after it, or, if the application dies in between, by the next one before it does anything else.
+As in landing, the commit of the raw table is authoritative: its entry names the files of the rows that the quarantine must
+hold. They are written right after that commit. If the application crashes in between, the next run writes them first.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PREFIX = "headrace.replayed."
 
 
 def read_refused(quarantine: Table, label: str, scope: Settlement) -> pa.Table:
-    """Return the refused rows of a stream up to a checkpoint and within a window."""
+    """Return a stream's rejected rows up to a checkpoint and within a window."""
     rows = quarantine.scan(row_filter=_rows_of(label, scope)).to_arrow()
     return rows.cast(schema_to_pyarrow(quarantine.schema()))
 
 
 def write_refused(quarantine: Table, rows: pa.Table, *, folder: str, name: str) -> tuple[str, ...]:
-    """Return files that hold the rows; nothing refers to them until an entry does."""
+    """Write the rows to files and return their paths. They are unreferenced until a ledger entry names them."""
     form, storage = TableFormat(quarantine.schema(), quarantine.spec()), Storage.of(quarantine.io.properties)
     files = TableFiles(form, folder=folder, name=name, storage=storage)
     if rows.num_rows:
@@ -42,9 +42,9 @@ def write_refused(quarantine: Table, rows: pa.Table, *, folder: str, name: str) 
 
 
 def flush_replayed(catalog: Catalog, quarantine: Table, label: str, entry: ReplayLedger) -> Table:
-    """Return the quarantine as a replay's entry says that it shall be. Idempotent by stream and replay.
+    """Replace the quarantine's rows as a replay's entry says, and return the table. Idempotent by stream and replay.
 
-    The files that the entry names are deleted then: their rows are in files of the quarantine's own.
+    Afterwards the entry's files are deleted: their rows are in the quarantine's own files.
     """
     scope = entry.settlement
     if scope is None or quarantine.properties.get(_PREFIX + label) == entry.replay_id:
@@ -57,15 +57,15 @@ def flush_replayed(catalog: Catalog, quarantine: Table, label: str, entry: Repla
         schema = schema_to_pyarrow(table.schema())
         parts = [_read(table, path).cast(schema) for path in scope.files]
         with warnings.catch_warnings(), table.transaction() as transaction:
-            warnings.simplefilter("ignore", UserWarning)  # PyIceberg's, where no row goes
+            warnings.simplefilter("ignore", UserWarning)  # PyIceberg warns if there are no rows to replace
             transaction.overwrite(pa.concat_tables([schema.empty_table(), *parts]), overwrite_filter=_rows_of(label, scope))
             transaction.set_properties({_PREFIX + label: entry.replay_id})
         return table
 
-    settled = commit_once(commit, find=lambda: None, where=str(QUARANTINE))
+    flushed = commit_once(commit, find=lambda: None, where=str(QUARANTINE))
     for path in scope.files:
         delete_file(path, storage=Storage.of(quarantine.io.properties))
-    return settled
+    return flushed
 
 
 def _rows_of(label: str, scope: Settlement) -> BooleanExpression:

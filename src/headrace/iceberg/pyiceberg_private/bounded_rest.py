@@ -1,7 +1,7 @@
-"""PyIceberg's REST catalog, with an end to its waiting: by itself it would wait for an answer for ever.
+"""PyIceberg's REST catalog with timeouts: without them it would wait for a response forever.
 
-Old metadata is left to the server, as Iceberg's Java library does: it has deleted the files by then, and PyIceberg would warn
-of each that it can't delete.
+The server deletes old metadata, as with Iceberg's Java library. PyIceberg would try to delete the files again and log a warning
+for each.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from headrace.iceberg.catalog.properties import REST_ANSWER_MS, REST_CONNECT_MS
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A catalog whose requests end, with an answer or with a Timeout; the bounds are properties that Iceberg's Java library
-    knows too."""
+    """A REST catalog whose requests time out. The timeouts are properties that Iceberg's Java library supports, too."""
 
     def _create_session(self) -> Session:
         return self._bounded(super()._create_session())
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        """Return who asks for tokens, with a session of its own: on the catalog's it would show the token that has ended
-        beside its secret, which OAuth2 forbids (RFC 6749, 2.3) and servers refuse."""
-        asking = self._bounded(Session())
-        asking.headers, asking.verify, asking.cert = session.headers, session.verify, session.cert
-        return super()._create_legacy_oauth2_auth_manager(asking)
+        """Return the auth manager, with its own session to request tokens.
+
+        On the catalog's session it would send the expired token together with the client secret, which OAuth2 forbids (RFC
+        6749, 2.3) and servers refuse.
+        """
+        token_session = self._bounded(Session())
+        token_session.headers, token_session.verify, token_session.cert = session.headers, session.verify, session.cert
+        return super()._create_legacy_oauth2_auth_manager(token_session)
 
     def _bounded(self, session: Session) -> Session:
         for scheme in ("http://", "https://"):

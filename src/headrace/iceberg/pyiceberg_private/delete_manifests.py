@@ -1,4 +1,4 @@
-"""Write manifests of delete files; PyIceberg's own writers are for data files alone."""
+"""Write manifests of delete files; PyIceberg's own writers only support data files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyiceberg.manifest import ManifestContent, ManifestWriterV2
 
 
 class DeleteManifestWriter(ManifestWriterV2):
-    """Write a manifest of delete files."""
+    """Writes a manifest of delete files."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES

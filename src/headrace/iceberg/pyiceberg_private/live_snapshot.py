@@ -1,4 +1,4 @@
-"""Write the manifests of a table again with its live files alone.
+"""Rewrite a table's manifests with only its live files.
 
 The manifests of earlier snapshots name deleted files, with the bounds of their columns. The new ones don't.
 """
@@ -35,14 +35,14 @@ class LiveSnapshot(_SnapshotProducer["LiveSnapshot"]):
         for manifest in current.manifests(self._io) if current else ():
             kind = manifest.partition_spec_id, manifest.content
             live[kind].extend(manifest.fetch_manifest_entry(self._io, discard_deleted=True))
-        found = []
+        manifests = []
         for (spec_id, content), entries in live.items():
             if entries:
                 with self._writer(spec_id, content) as writer:
                     for entry in entries:
                         writer.existing(entry)
-                found.append(writer.to_manifest_file())
-        return found
+                manifests.append(writer.to_manifest_file())
+        return manifests
 
     def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
         if content == ManifestContent.DATA:

@@ -1,7 +1,7 @@
 """Read manifests and manifest lists cheaply.
 
 PyIceberg 0.12 parses, converts and resolves the schema in the header of every Avro file that it opens, which takes longer than
-to read the entries of a small manifest. All manifests of a table have the same few schemas, so they are resolved once.
+reading the entries of a small manifest. All manifests of a table have the same few schemas, so they are resolved once.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from headrace.bounded_cache import BoundedCache
 D = TypeVar("D", bound=StructProtocol)
 
 _MANIFESTS = 5_000
-"""How many manifests of lists are cached. Builds read the newest list of a table, which names 24 data manifests at most, and as
-many of deletes: room for about a hundred lists."""
+"""How many entries of manifest lists are cached. Builds read a table's newest list, which has at most 24 data manifests and as
+many delete manifests: this is enough for about a hundred lists."""
 
 _lists: BoundedCache[str, tuple[ManifestFile, ...]] = BoundedCache(_MANIFESTS)
 _readers: BoundedCache[tuple[object, ...], tuple[Schema, Reader]] = BoundedCache(1_024)
 
 
 def manifests_of(snapshot: Snapshot, io: FileIO) -> tuple[ManifestFile, ...]:
-    """Return the manifests of a snapshot. Lists are immutable: each is read once, or never if this process wrote it."""
+    """Return the manifests of a snapshot. Manifest lists are immutable: each is read once, or never if this process wrote
+    it."""
     use_resolved_schemas()
     return _lists.get_or_build(
         snapshot.manifest_list, lambda: tuple(snapshot.manifests(io)), weigh=lambda manifests: max(len(manifests), 1)
@@ -42,17 +43,17 @@ def manifests_of(snapshot: Snapshot, io: FileIO) -> tuple[ManifestFile, ...]:
 
 
 def remember_manifests(manifest_list: str, manifests: Sequence[ManifestFile]) -> None:
-    """Keep what was just written into a list: the next build of the table, or of one that reads it, does not read it back."""
+    """Cache a manifest list that was just written: the next build that reads the table does not have to read the file."""
     _lists.put(manifest_list, tuple(manifests), weight=max(len(manifests), 1))
 
 
 def use_resolved_schemas() -> None:
-    """Let PyIceberg read manifests with schemas that were resolved before. Idempotent."""
+    """Make PyIceberg read manifests with cached resolved schemas. Idempotent."""
     manifest.AvroFile = ResolvedAvroFile  # type: ignore[attr-defined]
 
 
 class ResolvedAvroFile(AvroFile[D]):
-    """An Avro file whose schema is converted and resolved once for all files that have the same one."""
+    """An Avro file whose schema is converted and resolved once for all files with the same schema."""
 
     def __enter__(self) -> ResolvedAvroFile[D]:
         with self.input_file.open() as stream:
@@ -61,7 +62,7 @@ class ResolvedAvroFile(AvroFile[D]):
         written = self.header.meta.get(_SCHEMA_KEY, "")
         self.schema = _schema_of(written)
         wanted = self.read_schema = self.read_schema or self.schema
-        # A schema to read by is one of PyIceberg's constants; it is kept with its reader, so that no other one gets its id.
+        # Read schemas are constants of PyIceberg. The cache holds a reference, so that no other object gets the same id.
         key = (written, id(wanted), tuple(self.read_types.items()), tuple(self.read_enums.items()))
         _, self.reader = _readers.get_or_build(
             key, lambda: (wanted, resolve_reader(self.schema, wanted, self.read_types, self.read_enums))

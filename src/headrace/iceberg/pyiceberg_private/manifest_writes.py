@@ -1,7 +1,7 @@
 """Write manifests and manifest lists cheaply.
 
-PyIceberg 0.12 makes the schema of a manifest, its writer and its Avro form again for every file, which takes longer than to
-write the entries of a small build. All manifests of a table have the same few schemas, so each form is made once.
+PyIceberg 0.12 computes the schema of a manifest, its writer and its Avro form for every file, which takes longer than writing
+the entries of a small build. All manifests of a table have the same few schemas, so each form is computed once.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from headrace.iceberg.pyiceberg_private.manifest_reads import remember_manifests
 T = TypeVar("T")
 
 _SCHEMAS = 1_024
-"""How many forms of schemas are kept: a few for each way to partition a table."""
+"""How many forms of schemas are cached: each partition spec needs a few."""
 
 _forms: BoundedCache[tuple[object, ...], tuple[tuple[object, ...], Any]] = BoundedCache(_SCHEMAS)
 
 
 class PreparedSchemaConversion(AvroSchemaConversion):
-    """A conversion to Avro that is made once for each schema."""
+    """A conversion to Avro that is computed once for each schema."""
 
     def iceberg_to_avro(self, schema: Schema, schema_name: str | None = None) -> Any:
         convert = super().iceberg_to_avro
@@ -43,7 +43,7 @@ class PreparedSchemaConversion(AvroSchemaConversion):
 
 
 class RememberedManifestList(ManifestListWriterV2):
-    """A manifest list whose content stays in memory for its readers."""
+    """A manifest list whose content is cached for readers when it is written."""
 
     def add_manifests(self, manifest_files: list[ManifestFile]) -> ManifestListWriter:
         manifests = [self.prepare_manifest(manifest) for manifest in manifest_files]
@@ -53,7 +53,7 @@ class RememberedManifestList(ManifestListWriterV2):
 
 
 def use_prepared_schemas() -> None:
-    """Let PyIceberg write manifests with schemas that were prepared before, and remember its lists. Idempotent."""
+    """Make PyIceberg write manifests with cached schemas, and cache its manifest lists. Idempotent."""
     private: Any = avro_file
     if private.AvroSchemaConversion is PreparedSchemaConversion:
         return
@@ -68,6 +68,6 @@ def use_prepared_schemas() -> None:
 
 
 def _once(form: str, make: Callable[[], T], *schemas: object) -> T:
-    """Return a form of schemas that live as long as the process. They are kept with it, so that no other one gets their ids."""
-    found: T = _forms.get_or_build((form, *map(id, schemas)), lambda: (schemas, make()))[1]
-    return found
+    """Return a cached form of schemas. The cache holds references to the schemas, so that no other object gets their ids."""
+    result: T = _forms.get_or_build((form, *map(id, schemas)), lambda: (schemas, make()))[1]
+    return result

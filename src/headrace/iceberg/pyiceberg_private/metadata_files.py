@@ -1,7 +1,7 @@
 """Metadata files that a commit no longer needs.
 
-A purge deletes a table's old metadata files at once, and the metadata keeps naming them until later commits push them out of
-its log. PyIceberg would then warn of each file that it can't delete again.
+A purge deletes a table's old metadata files at once, but the metadata log lists them until later commits push them out.
+PyIceberg would then log a warning for each file that it can't delete again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ C = TypeVar("C", bound=Catalog)
 
 
 def delete_old_metadata(catalog: Catalog, table: Table, committed: TableMetadata) -> None:
-    """Delete the metadata files of `table` that `committed` names no longer, as the catalog's own commits do."""
+    """Delete the metadata files of `table` that are no longer in the log of `committed`, as the catalog's own commits do."""
     catalog._delete_old_metadata(table.io, table.metadata, committed)
 
 
 class IdempotentDeletes:
-    """Mix into a catalog: deleting a metadata file that is gone already succeeds. Other failures are still logged."""
+    """Mix-in for a catalog: deleting a missing metadata file succeeds. Other failures are still logged."""
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
@@ -30,7 +30,7 @@ class IdempotentDeletes:
 
 
 def with_idempotent_deletes(catalog: type[C]) -> type[C]:
-    """Return a class of catalogs that deletes metadata files as `IdempotentDeletes` does."""
+    """Return the catalog class with `IdempotentDeletes` mixed in."""
     return cast(type[C], type(f"Quiet{catalog.__name__}", (IdempotentDeletes, catalog), {}))
 
 

@@ -1,4 +1,4 @@
-"""See the schema of an update before it is committed."""
+"""Preview the schema of an update before it is committed."""
 
 from __future__ import annotations
 

@@ -27,15 +27,15 @@ from headrace.iceberg.pyiceberg_private.manifest_writes import use_prepared_sche
 use_prepared_schemas()
 
 MANY_MANIFESTS = 24
-"""How many manifests are merged into one, unless the table's properties say otherwise. Iceberg's default is 100: a table that
-is built every second would read and write a list of 50 to 100 manifests in each commit, which costs more than merging them."""
+"""The default number of manifests that are merged into one. Iceberg's default is 100: a table that is built every second would
+read and write a list of 50 to 100 manifests in each commit, which costs more than merging them."""
 
 
 class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
     """A snapshot of one row delta; `commit` stages it in the transaction.
 
-    Conflicts are the caller's to check (row_delta_conflicts.py). `commit` raises a CompactedError if a file that leaves is in
-    no manifest.
+    The caller checks for conflicts (row_delta_conflicts.py). `commit` raises a CompactedError if a removed file is in no
+    manifest.
     """
 
     def __init__(self, transaction: Transaction, delta: RowDelta, *, io: FileIO) -> None:
@@ -59,7 +59,7 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
     def _changed(
         self, manifests: list[ManifestFile], kind: _DataManifests, *, added: Sequence[DataFile], removed: Sequence[DataFile]
     ) -> list[ManifestFile]:
-        """Return the manifests of one kind after the delta; small ones are merged when they are many."""
+        """Return the manifests of one kind after the delta; many small ones are merged."""
         rest = self._without(manifests, kind, removed)  # first: it raises before anything is written
         by_spec: dict[int, list[DataFile]] = defaultdict(list)
         for file in added:
@@ -73,7 +73,7 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
         return kind.merge([*new, *rest])
 
     def _without(self, manifests: list[ManifestFile], kind: _DataManifests, removed: Sequence[DataFile]) -> list[ManifestFile]:
-        """Return the manifests; a manifest that holds removed files is written again and names them as deleted."""
+        """Return the manifests; one that holds removed files is rewritten and marks them as deleted."""
         missing = {file.file_path: file for file in removed}
         schema, changed = self.schema(), {}
         for manifest in manifests:
@@ -94,8 +94,8 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
         self, manifest: ManifestFile, kind: _DataManifests, entries: Sequence[tuple[ManifestEntry, DataFile | None]]
     ) -> ManifestFile:
         with kind.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
-            for entry, leaves in entries:
-                if leaves is None:
+            for entry, removed in entries:
+                if removed is None:
                     writer.existing(entry)
                 else:
                     writer.delete(entry)
@@ -124,7 +124,7 @@ class RowDeltaSnapshot(_SnapshotProducer["RowDeltaSnapshot"]):
 
 
 class _DataManifests:
-    """How manifests of data files are written, in the shape that PyIceberg's merging asks for."""
+    """Writes and merges manifests of data files, with the attributes that PyIceberg's merge manager needs."""
 
     def __init__(self, snapshot: RowDeltaSnapshot) -> None:
         self._snapshot = snapshot
@@ -147,7 +147,7 @@ class _DataManifests:
 
 
 class _DeleteManifests(_DataManifests):
-    """How manifests of delete files are written."""
+    """Writes and merges manifests of delete files."""
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
         snapshot = self._snapshot

@@ -1,7 +1,7 @@
-"""Table metadata that is never copied as a whole.
+"""Table metadata without deep copies.
 
-PyIceberg copies a table's metadata deeply for every commit, with each snapshot in it, although a change is always made on a
-shallow copy. With a hundred snapshots that takes longer than writing the build's files.
+PyIceberg makes a deep copy of a table's metadata, with every snapshot, for each commit, although it applies changes to shallow
+copies. With a hundred snapshots the copy takes longer than writing a build's files.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing_extensions import Self
 
 
 class SharedMetadata(TableMetadataV2):
-    """Metadata whose copies share what they don't change. Nobody may change a value inside it."""
+    """Metadata whose copies share their values. Treat the values as immutable."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         return super().model_copy(update=update, deep=False)
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
-        """Return a snapshot, searched from the newest on: nearly every look-up is for the current one."""
-        return next((each for each in reversed(self.snapshots) if each.snapshot_id == snapshot_id), None)
+        """Return a snapshot, searched from the newest one: nearly every lookup is for the current snapshot."""
+        return next((snapshot for snapshot in reversed(self.snapshots) if snapshot.snapshot_id == snapshot_id), None)
 
 
 def share_metadata(metadata: TableMetadata) -> TableMetadata:
-    """Return the same metadata in a form that is cheap to copy; other format versions stay as they are."""
+    """Return the same metadata in a form that is cheap to copy; return other format versions unchanged."""
     if not isinstance(metadata, TableMetadataV2) or isinstance(metadata, SharedMetadata):
         return metadata
     values = {name: getattr(metadata, name) for name in TableMetadataV2.model_fields}

@@ -1,4 +1,4 @@
-"""PyIceberg's catalog in a database, with fewer statements and without parsing metadata twice."""
+"""PyIceberg's SQL catalog with fewer statements and cached metadata."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from headrace.iceberg.pyiceberg_private.metadata_files import IdempotentDeletes
 from headrace.iceberg.pyiceberg_private.shared_metadata import share_metadata
 
 _PARSED_TABLES = 256
-"""Of how many tables the newest metadata stays parsed. A metadata file never changes, so what was parsed is never stale."""
+"""How many tables' newest metadata is cached. Metadata files are immutable, so a cached one is never stale."""
 
 _parsed: BoundedCache[tuple[str, Identifier], tuple[str, TableMetadata]] = BoundedCache(_PARSED_TABLES)
-"""The newest metadata by catalog and table. All catalogs of the process share it: landing commits what builds read."""
+"""The newest metadata by catalog and table. All catalogs of the process share it: builds read what landing commits."""
 
 
 class CachedSqlCatalog(IdempotentDeletes, SqlCatalog):
-    """A catalog in a database that parses a table's newest metadata file once: a small build loads tables many times."""
+    """A SQL catalog that parses a table's newest metadata file once: a small build loads tables many times."""
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Return a table. A build loads some ten, so this is one plain query, without SQLAlchemy's objects."""
+        """Return a table with one plain query, without SQLAlchemy's ORM: a build loads about ten tables."""
         namespace, name = Catalog.namespace_from(identifier), Catalog.table_name_from(identifier)
         values = {"catalog": self.name, "namespace": Catalog.namespace_to_string(namespace), "name": name}
         with self.engine.connect() as connection:
@@ -43,7 +43,7 @@ class CachedSqlCatalog(IdempotentDeletes, SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit updates to a table. What was written is known as it is: nobody in this process parses it again."""
+        """Commit updates to a table, and cache the new metadata, so that this process does not parse it again."""
         committed = self._commit_existing(table, requirements, updates) or super().commit_table(table, requirements, updates)
         _parsed.put((self.properties[URI], table.name()), (committed.metadata_location, share_metadata(committed.metadata)))
         return committed
@@ -51,9 +51,9 @@ class CachedSqlCatalog(IdempotentDeletes, SqlCatalog):
     def _commit_existing(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse | None:
-        """Commit as PyIceberg does, with one plain statement; return None where there is no such table, or nothing to change.
+        """Commit as PyIceberg does, with one plain statement; return None if the table does not exist or nothing changes.
 
-        SQLAlchemy's objects for the row took longer than the database.
+        SQLAlchemy's ORM took longer than the database.
         """
         identifier = table.name()
         try:
@@ -78,7 +78,7 @@ class CachedSqlCatalog(IdempotentDeletes, SqlCatalog):
 
     @cached_property
     def _move_location(self) -> Update:
-        """The statement that makes another metadata file a table's newest one, if it still has the one it was read with."""
+        """The statement that replaces a table's metadata location, if it is still the one that the commit was based on."""
         rows = IcebergTables.__table__
         assert isinstance(rows, SqlTable)
         return (
@@ -94,7 +94,7 @@ class CachedSqlCatalog(IdempotentDeletes, SqlCatalog):
 
     @cached_property
     def _find_location(self) -> Select[str | None]:
-        """The query for a table's metadata file."""
+        """The query for a table's metadata location."""
         query = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == bindparam("catalog"),
             IcebergTables.table_namespace == bindparam("namespace"),

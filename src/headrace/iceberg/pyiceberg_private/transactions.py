@@ -1,4 +1,4 @@
-"""Read what PyIceberg stages in a transaction, and commit it in one attempt."""
+"""Commit a PyIceberg transaction in one attempt, and read its staged updates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from headrace.iceberg.pyiceberg_private.metadata_files import delete_old_metadat
 
 
 class TableTransaction(Transaction):
-    """A transaction that reads the table's metadata without copying it each time, and that the catalog commits once."""
+    """A transaction that reads the table's metadata without copying it each time, and commits without retries."""
 
     @property
     def table_metadata(self) -> TableMetadata:
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_once(self, catalog: Catalog, *requirements: TableRequirement, readers: Collection[int] = ()) -> Table:
-        """Return the table after one attempt to commit; old snapshots leave its history in the same commit.
+        """Commit in one attempt, remove old snapshots in the same commit, and return the table.
 
-        `readers` are snapshots that other tables have read up to, which stay for a while (history.py). PyIceberg's own commit
-        repeats itself after a conflict, without a look at the table's ledger.
+        `readers` are snapshots that other tables have read up to, which are retained for a while (history.py). PyIceberg's own
+        commit retries after a conflict without checking the table's ledger.
         """
         table, updates = self._table, self._updates
         protected = {ref.snapshot_id for ref in table.metadata.refs.values()}
@@ -47,5 +47,5 @@ def staged_updates(transaction: Transaction) -> tuple[TableUpdate, ...]:
 
 
 def staged_requirements(transaction: Transaction) -> tuple[TableRequirement, ...]:
-    """Return what a transaction asks of the table when the catalog commits it."""
+    """Return the requirements that a transaction would send to the catalog."""
     return transaction._requirements

@@ -1,1 +1,1 @@
-"""Rows of data files, read and found without Spark."""
+"""Read and look up rows of data files without Spark."""

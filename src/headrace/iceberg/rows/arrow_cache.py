@@ -1,8 +1,8 @@
-"""A bounded folder of immutable Arrow IPC files that are memory-mapped, so that reading a few rows touches only their pages.
+"""A bounded cache folder of immutable Arrow IPC files, memory-mapped so that reading a few rows touches only their pages.
 
-Every file can be rebuilt, so nothing here is durable: files are not synced, and a damaged or missing one is built again. What
-was written before a crash of the machine may have holes that no reader would notice; the owner therefore puts the boot id into
-the folder's name.
+Every file can be rebuilt, so nothing here is durable: files are not synced, and damaged or missing ones are rebuilt. After a
+crash of the machine, files may have holes that a reader can't detect; the caller therefore puts the boot id into the folder's
+name.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from headrace.iceberg.rows.row_sizes import TooLargeError
 _log = logging.getLogger(__name__)
 
 _MAPS = 4_096
-"""How many files stay mapped: Linux allows a process 65,530 maps."""
+"""How many files stay mapped: Linux allows 65,530 maps per process."""
 
 _LOCKS = 64
 _TOUCH_SECONDS = 60.0
 _STALE_SECONDS = 3_600.0
-"""After how long a half-written file belongs to a process that died."""
+"""The age at which an incomplete file counts as left over from a crashed process."""
 
-_KEEP = 0.9
-"""What part of the bound stays after an eviction, so that not every write has to evict."""
+_FILL = 0.9
+"""The fraction of the bound that is filled after an eviction, so that not every write has to evict."""
 
 SUFFIX, _IN_PROGRESS = ".arrow", ".inprogress"
 
 
 @dataclass
 class MappedFile:
-    """The record batches of a mapped file and when its last use was noted in the file system."""
+    """The record batches of a mapped file, and when its modification time was last updated."""
 
     batches: tuple[pa.RecordBatch, ...]
     touched: float = 0.0
 
 
 class ArrowCache:
-    """Arrow files by name in `folder`, all together at most `most_bytes` large (`root` is what is counted and evicted).
+    """Arrow files by name in `folder`. All files under `root` together have at most `most_bytes`.
 
-    Safe between threads and processes: a file appears whole under its name, and a file that is deleted stays readable by those
-    that have mapped it. The least recently used files are evicted, by the time that is noted in the file system.
+    Safe between threads and processes: files appear atomically, and a deleted file stays readable through existing maps. The
+    least recently used files are evicted, by their modification time.
     """
 
     def __init__(self, root: Path, folder: Path, *, most_bytes: int) -> None:
@@ -64,7 +64,7 @@ class ArrowCache:
     def get(
         self, name: str, *, schema: pa.Schema, rows: int, build: Callable[[], Iterable[pa.RecordBatch]]
     ) -> tuple[pa.RecordBatch, ...]:
-        """Return the batches of a file; write the file from what `build` returns if it is missing, damaged or different.
+        """Return the batches of a file; write the file from the batches of `build` if it is missing, damaged or different.
 
         `build` must not use this cache. Raise TooLargeError if the file exceeds the bound.
         """
@@ -79,7 +79,7 @@ class ArrowCache:
         return mapped.batches
 
     def clear(self) -> None:
-        """Delete every file, those of other processes and of earlier starts of the machine too. Idempotent."""
+        """Delete every file, including files of other processes and of earlier boots of the machine. Idempotent."""
         with self._size_lock:
             self._maps.clear()
             self._total, self._unchecked = None, 0
@@ -91,11 +91,11 @@ class ArrowCache:
         try:
             batches = _map(path)
             if not all(batch.schema.equals(schema) for batch in batches) or sum(map(len, batches)) != rows:
-                raise pa.ArrowInvalid("other columns or another number of rows")
+                raise pa.ArrowInvalid("unexpected columns or row count")
         except FileNotFoundError:
             return None
         except (pa.ArrowException, OSError, ValueError) as error:
-            _log.warning("rebuilding the damaged cache file %s: %s", path, error)
+            _log.warning("Rebuilding the damaged cache file %s: %s", path, error)
             path.unlink(missing_ok=True)
             return None
         return MappedFile(batches)
@@ -111,7 +111,7 @@ class ArrowCache:
                 for batch in batches:
                     writer.write_batch(batch)
                     if stream.tell() > self._most_bytes:
-                        raise TooLargeError(f"a file takes more than {self._most_bytes} bytes as rows")
+                        raise TooLargeError(f"the rows of a file take more than {self._most_bytes} bytes")
             size = hidden.stat().st_size
             mapped = MappedFile(_map(hidden), touched=time.monotonic())
             hidden.replace(path)
@@ -131,9 +131,9 @@ class ArrowCache:
                 pass  # evicted by another process; the map stays readable
 
     def _make_room(self, size: int, *, keep: Path) -> None:
-        """Evict if the folder is too large. It is listed when the sum says so, and once in a while.
+        """Evict files if the folder is too large. It is listed when the running total exceeds the bound, and periodically.
 
-        Other processes write too, so a sum that only this process adds to drifts.
+        Other processes write too, so the running total of this process drifts.
         """
         with self._size_lock:
             self._unchecked += size
@@ -143,12 +143,12 @@ class ArrowCache:
                     return
             files = sorted(_files_under(self._root), key=lambda file: file[1])
             total = sum(file_size for _, _, file_size in files)
-            goal = total if total <= self._most_bytes else int(self._most_bytes * _KEEP)
+            target = total if total <= self._most_bytes else int(self._most_bytes * _FILL)
             for path, modified, file_size in files:
                 half_written = path.name.endswith(_IN_PROGRESS)
                 if half_written and time.time() - modified < _STALE_SECONDS:
                     continue
-                if path != keep and (total > goal or half_written):
+                if path != keep and (total > target or half_written):
                     path.unlink(missing_ok=True)
                     self._maps.drop(path.name.removesuffix(SUFFIX))
                     total -= file_size
@@ -169,7 +169,7 @@ def _map(path: Path) -> tuple[pa.RecordBatch, ...]:
 
 
 def _files_under(folder: Path) -> Iterator[tuple[Path, float, int]]:
-    """Return the path, the time of the last use and the size of every file; a file that vanishes meanwhile is left out."""
+    """Yield the path, modification time and size of every file, skipping files that are deleted meanwhile."""
     for path in folder.rglob("*"):
         try:
             status = path.stat()

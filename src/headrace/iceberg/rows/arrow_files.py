@@ -1,4 +1,4 @@
-"""Data files that a build reads as Arrow, without a Spark job."""
+"""Read data files as Arrow, without a Spark job."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _AT_ONCE = 2
 
 @phase("fetch")
 def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) -> list[pa.Table]:
-    """Return these columns of data files, a table for each file, its rows in their order, also those that were deleted.
+    """Return these columns of data files, one table for each file, with its rows in file order, including deleted ones.
 
-    Columns have the types that the table has now; one that came after a file was written is null there.
+    Columns have the table's current types; a column that was added after a file was written is null.
     """
     schema = _schema_of(table, columns)
 
     def read(path: str) -> pa.Table:
         with table.io.new_input(path).open() as stream:
             file = pq.ParquetFile(stream)
-            return fit_columns(file.read(columns=_there(file, columns), use_threads=False), schema)
+            return fit_columns(file.read(columns=_present(file, columns), use_threads=False), schema)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(read, paths))
@@ -35,38 +35,38 @@ def read_arrow(table: Table, paths: Sequence[str], *, columns: Sequence[str]) ->
 
 @phase("fetch")
 def read_row_groups(table: Table, rows: Mapping[str, pa.Array], *, columns: Sequence[str]) -> dict[str, dict[int, pa.Table]]:
-    """Return these columns of the row groups that hold given rows of each data file, by the number of their first row.
+    """Return these columns of the row groups that contain the given positions of each data file, by their first position.
 
-    Columns are those of the table as it is now, as in `read_arrow`.
+    Columns have the table's current types, as in `read_arrow`.
     """
     schema = _schema_of(table, columns)
 
     def read(wanted: tuple[str, pa.Array]) -> dict[int, pa.Table]:
         path, positions = wanted
-        found, first = {}, 0
+        groups, first = {}, 0
         with table.io.new_input(path).open() as stream:
             file = pq.ParquetFile(stream)
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
                 if pc.any(pc.and_(pc.greater_equal(positions, first), pc.less(positions, end))).as_py():
-                    held = file.read_row_group(group, columns=_there(file, columns), use_threads=False)
-                    found[first] = fit_columns(held, schema)
+                    group_rows = file.read_row_group(group, columns=_present(file, columns), use_threads=False)
+                    groups[first] = fit_columns(group_rows, schema)
                 first = end
-        return found
+        return groups
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(rows, pool.map(read, rows.items()), strict=True))
 
 
 def with_constants(rows: pa.Table, values: Mapping[str, int]) -> pa.Table:
-    """Return the rows with columns that have one value each, a long."""
+    """Return the rows with additional constant columns of type long."""
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
     return rows
 
 
-def _there(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
-    """Return the columns that a file has."""
+def _present(file: pq.ParquetFile, columns: Sequence[str]) -> list[str]:
+    """Return the columns that the file has."""
     names = {*file.schema_arrow.names}
     return [name for name in columns if name in names]
 

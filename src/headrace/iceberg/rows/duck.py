@@ -1,4 +1,4 @@
-"""A DuckDB that reads Iceberg tables, with its extensions out of packages: nothing is downloaded."""
+"""Open DuckDB with the extensions for Iceberg tables, loaded from installed packages: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from headrace.iceberg.files.storage import DISK, Storage
 
 @contextmanager
 def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to a database of its own in memory, in which times are UTC, and which reaches the object store.
+    """Yield a connection to a new in-memory database in UTC, with access to the object store.
 
-    Signatures of extensions are not checked: they are files of installed packages like all other code, and the check reads 60
-    MB at every opening, which took longer than most queries.
+    Extension signatures are not checked: the extensions are files of installed packages like all other code, and the check
+    reads 60 MB for each connection, which took longer than most queries.
     """
     connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "allow_unsigned_extensions": "true"})
     try:
@@ -38,12 +38,12 @@ def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Itera
 
 
 def quote_text(text: str) -> str:
-    """Return a text as SQL has it."""
+    """Return a text as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quote_name(name: str) -> str:
-    """Return a name as SQL has it, whatever is in it."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -53,11 +53,11 @@ def _load(connection: duckdb.DuckDBPyConnection, package: ModuleType) -> None:
 
 
 def _open_store(connection: duckdb.DuckDBPyConnection, options: dict[str, str]) -> None:
-    """Tell DuckDB where the object store is and who asks; without keys it looks for them where Amazon's own tools do."""
+    """Create DuckDB's secret for the object store. Without keys it uses the AWS credential chain."""
     _load(connection, duckdb_extension_httpfs)
     endpoint = urlsplit(options.get("s3.endpoint", ""))
     is_virtual = options.get("s3.force-virtual-addressing") == "true"
-    told = {
+    parameters = {
         "REGION": options.get("s3.region", ""),
         "ENDPOINT": endpoint.netloc + endpoint.path.rstrip("/"),
         "URL_STYLE": "" if is_virtual else "path",
@@ -65,9 +65,9 @@ def _open_store(connection: duckdb.DuckDBPyConnection, options: dict[str, str]) 
         "SECRET": options.get("s3.secret-access-key", ""),
         "SESSION_TOKEN": options.get("s3.session-token", ""),
     }
-    if not told["KEY_ID"]:
+    if not parameters["KEY_ID"]:
         _load(connection, duckdb_extension_aws)
-        told["PROVIDER"] = "credential_chain"
-    said = [f"{name} {quote_text(value)}" for name, value in told.items() if value]
-    said.append(f"USE_SSL {str(endpoint.scheme != 'http').lower()}")
-    connection.execute(f"CREATE SECRET (TYPE s3, {', '.join(said)})")
+        parameters["PROVIDER"] = "credential_chain"
+    clauses = [f"{name} {quote_text(value)}" for name, value in parameters.items() if value]
+    clauses.append(f"USE_SSL {str(endpoint.scheme != 'http').lower()}")
+    connection.execute(f"CREATE SECRET (TYPE s3, {', '.join(clauses)})")

@@ -1,4 +1,4 @@
-"""The rows of a data file as Arrow, in the table's current schema: what the file lacks is null, narrower types are widened."""
+"""Read a data file as Arrow in the table's current schema: missing columns are null, narrower types are widened."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How rows of a table are held in memory: `schema` has 32-bit offsets, and every field is nullable.
+    """The in-memory format of a table's rows: `schema` has 32-bit offsets, and every field is nullable.
 
-    `current` is the table's schema with field ids, by which columns of files are found.
+    `current` is the table's schema with field ids, which identify the columns of files.
     """
 
     schema: pa.Schema
@@ -35,14 +35,14 @@ class RowFormat:
 
 
 def read_rows(io: FileIO, file: DataFile, form: RowFormat) -> pa.Table:
-    """Return all rows that are written in a data file, in order, deleted ones too.
+    """Return all rows of a data file in file order, including deleted ones.
 
-    Columns are found by field id, nested ones too, so a file of an older schema reads as one of the current schema. PyIceberg's
-    own projection is not used: 0.12 makes empty lists of null ones.
+    Columns, also nested ones, are matched by field id, so a file of an older schema is read in the current schema. PyIceberg's
+    own projection is not used: 0.12 turns null lists into empty ones.
     """
     with io.new_input(file.file_path).open() as stream:
         rows = pq.read_table(stream, use_threads=False)
-    has_ids = all(map(_has_id, rows.schema))  # else its columns go by their names
+    has_ids = all(map(_has_id, rows.schema))  # otherwise columns are matched by name
     if has_ids and tuple(map(_ids_of, rows.schema)) != form.ids:
         rows = rows.combine_chunks()
         have = {_id_of(field): rows.column(index) for index, field in enumerate(rows.schema)}
@@ -63,7 +63,7 @@ def as_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def batches_of(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Return the rows in batches of one size: taking rows out of few large batches is fast."""
+    """Yield the rows in batches of equal size: taking rows out of few large batches is fast."""
     for first in range(0, rows.num_rows, BATCH_ROWS):
         yield from rows.slice(first, BATCH_ROWS).combine_chunks().to_batches()
 
@@ -103,7 +103,7 @@ def _children(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _ids_of(field: pa.Field) -> tuple[object, ...]:
-    """Return the ids and names of a field and of all within it: Java writes `3ds` as `_33ds`."""
+    """Return the ids and names of a field and its nested fields: Java writes the name `3ds` as `_33ds`."""
     return _id_of(field), field.name, *(_ids_of(child) for child in _children(field.type))
 
 
@@ -112,9 +112,9 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _project(values: pa.Array, have: pa.Field, wanted: pa.Field) -> pa.Array:
-    """Return values of a field as the current schema has it: fields that they lack are null, numbers are as wide.
+    """Return a field's values in the current schema: missing nested fields are null, numbers are widened.
 
-    Lists and texts may still have other offsets than in the schema, which a cast of the whole column settles.
+    Lists and strings may still have other offsets than in the schema; casting the whole column fixes them.
     """
     kind = wanted.type
     if not _children(kind):

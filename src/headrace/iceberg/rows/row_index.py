@@ -1,7 +1,7 @@
-"""Finding rows by the values of some columns: 64-bit hashes find candidates, then the values themselves are compared.
+"""Find rows by the values of some columns: 64-bit hashes yield candidates, whose values are then compared.
 
-Null is a value, NaN equals NaN, and 0.0 equals -0.0, as in Spark's joins. Hashes are polars'. They may change with its
-version, so `HASH_VERSION` belongs into the name of whatever stores them.
+Null is a value, NaN equals NaN, and 0.0 equals -0.0, as in Spark's joins. The hashes come from polars and may change with its
+version, so `HASH_VERSION` must be part of the name of every stored index.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from headrace.iceberg.rows.arrow_equality import all_true, equal_values
 
 _PROBE = pl.DataFrame({"text": ["headrace", None], "number": [1, 2]}).hash_rows()
 HASH_VERSION = f"polars-{pl.__version__}-{_PROBE[0]:016x}{_PROBE[1]:016x}"
-"""Tells apart hashes of different versions and builds of polars, by what they make of the same rows."""
+"""Identifies the hash function of a version and build of polars, by its hashes of the same rows."""
 
 _FEW_VALUES = 1_000
-"""Up to so many values are looked up one by one. One takes a microsecond and a half in the index of a large file; polars looks
-up all of them in half a millisecond, or several on busy cores, and a table has hundreds of files."""
+"""Up to this many values are looked up one by one. One lookup takes 1.5 µs in the index of a large file. Polars looks up all
+values in 0.5 ms, or several on busy cores, and a table has hundreds of files."""
 
 INDEX_SCHEMA = pa.schema([pa.field("hash", pa.uint64()), pa.field("row", pa.uint32())])
-"""The index of a file: hashes in ascending order, and the number of the row that has the hash."""
+"""The index of a file: hashes in ascending order, and the position of the row with the hash."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """The rows to look for: values of some columns, in the columns' types. A row may be there several times.
+    """The values to look up: rows of some columns, in the columns' types. Duplicates are allowed.
 
-    Few values are compared with Arrow in the calling thread. polars hands every operation to its pool, which takes a
-    millisecond on busy cores, and a build makes hundreds.
+    Few values are compared with Arrow in the calling thread. Polars runs every operation in its thread pool, which takes a
+    millisecond on busy cores, and a build needs hundreds.
     """
 
     rows: pa.Table
@@ -64,12 +64,12 @@ class Match:
 
     @cached_property
     def index(self) -> str:
-        """What tells the indexes on these columns from others of the same file."""
+        """A digest of the columns, which identifies the index among the indexes of a file."""
         return hashlib.sha256(repr(self.columns).encode()).hexdigest()[:16]
 
     @cached_property
     def hashes(self) -> pa.Array:
-        """The hashes of the values, each once."""
+        """The distinct hashes of the values."""
         return pc.unique(self._hash_of_rows)
 
     @cached_property
@@ -77,16 +77,16 @@ class Match:
         return self.values.hash_rows().to_arrow()
 
     def files_with(self, files: Iterable[LiveFile], schema: Schema) -> list[LiveFile]:
-        """Return the files whose bounds allow any of the values."""
+        """Return the files whose bounds may contain one of the values."""
         columns = [(bounds_field(schema, name), low, high) for name, (low, high) in self._ranges.items()]
         return [file for file in files if file.rows and all(may_hold(file.file, *bounds) for bounds in columns)]
 
     def find(self, hashes: pa.Array, rows: pa.Array) -> pl.Series:
-        """Return the candidates of an index in ascending order: the numbers of the rows that have one of the hashes."""
+        """Return the candidates of an index in ascending order: the positions of the rows with one of the hashes."""
         if len(self.hashes) <= _FEW_VALUES:
             return pl.Series(rows.take(pa.array(self._bisect(hashes), pa.int64())), dtype=pl.Int64).sort()
         index = pl.DataFrame({"hash": pl.Series(hashes), "row": pl.Series(rows)})
-        # One expression: every operation on a Series is a query of its own in polars, and costs more than the search.
+        # One expression: in polars every operation on a Series is a separate query, which costs more than the search.
         first, end = (pl.col("hash").search_sorted(pl.lit(pl.Series(self.hashes)), side=side) for side in ("left", "right"))
         ranges = index.select(first=first, end=end).filter(pl.col("first") < pl.col("end"))
         if ranges.is_empty():
@@ -95,16 +95,16 @@ class Match:
         return index["row"].gather(ranges.select(places).to_series()).cast(pl.Int64).sort()
 
     def _bisect(self, hashes: pa.Array) -> list[int]:
-        """Return the places of the wanted hashes in ascending ones, without a copy of these."""
+        """Return the places of the wanted hashes in the ascending `hashes`, without copying these."""
         first, end = hashes.offset, hashes.offset + len(hashes)
         ordered = memoryview(hashes.buffers()[1]).cast("B").cast("Q")
-        found, place = [], first
+        places, place = [], first
         for value in self._wanted:
             place = bisect_left(ordered, value, place, end)
             while place < end and ordered[place] == value:
-                found.append(place - first)
+                places.append(place - first)
                 place += 1
-        return found
+        return places
 
     @cached_property
     def _wanted(self) -> list[int]:
@@ -112,11 +112,11 @@ class Match:
         return sorted(self.hashes.to_pylist())
 
     def scan(self, hashes: pa.Array) -> pl.Series:
-        """Return the candidates among hashes in the order of their rows."""
+        """Return the positions of the candidates among hashes in row order."""
         return pl.Series(pc.indices_nonzero(pc.is_in(hashes, value_set=self.hashes)), dtype=pl.Int64)
 
     def equal(self, rows: pa.Table) -> pl.Series | None:
-        """Return which of the rows equal one of the values, in ascending order, or None where all do."""
+        """Return the positions of the rows that equal one of the values, in ascending order, or None if all do."""
         if not rows.num_rows:
             return None
         candidates = rows.select(self.columns)
@@ -131,16 +131,16 @@ class Match:
 
     @cached_property
     def _representatives(self) -> pa.Table | None:
-        """The value of each hash, or None where two values have the same one, or only polars compares them as Spark does."""
+        """The value of each hash, or None if hashes collide or a type must be compared with polars to match Spark."""
         if any(pa.types.is_floating(field.type) for field in self.rows.schema):
             return None
-        found = self.rows.take(pc.index_in(self.hashes, value_set=self._hash_of_rows))
+        values = self.rows.take(pc.index_in(self.hashes, value_set=self._hash_of_rows))
         places = pc.index_in(self._hash_of_rows, value_set=self.hashes)
-        return found if pc.all(_equal_rows(self.rows, found.take(places)), min_count=0).as_py() else None
+        return values if pc.all(_equal_rows(self.rows, values.take(places)), min_count=0).as_py() else None
 
     @cached_property
     def _ranges(self) -> dict[str, tuple[int, int]]:
-        """The smallest and the largest value of the columns whose bounds are integers and in which no null is looked for."""
+        """The smallest and the largest value of the columns that have integer bounds and no null among the values."""
         ranges = {}
         for column in self.values:
             whole = column.dtype.is_integer() or column.dtype == pl.Date or column.dtype == pl.Datetime("us")
@@ -151,21 +151,21 @@ class Match:
 
 
 def _equal_rows(left: pa.Table, right: pa.Table) -> pa.Array:
-    """Return of each pair of rows whether all columns are equal, or both null."""
+    """Return for each pair of rows whether all columns are equal or both null."""
     return all_true([equal_values(*pair) for pair in zip(left.columns, right.columns, strict=True)], rows=left.num_rows)
 
 
 def check_columns(names: Sequence[str], schema: pa.Schema) -> None:
     """Raise a ValueError if rows can't be looked up by these columns."""
     if not names:
-        raise ValueError("rows are looked up by one column at least")
+        raise ValueError("a lookup needs at least one column")
     if len(set(names)) != len(names):
-        raise ValueError(f"a column is named twice: {', '.join(names)}")
+        raise ValueError(f"duplicate column in a lookup: {', '.join(names)}")
     for name in names:
         if name not in schema.names:
             raise ValueError(f"column {name} does not exist")
         if pa.types.is_nested(schema.field(name).type):
-            raise ValueError(f"column {name} is nested: rows can't be looked up by it")
+            raise ValueError(f"column {name} is nested: lookups need columns of plain types")
 
 
 def hash_rows(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pl.Series:

@@ -1,7 +1,7 @@
-"""How many bytes the rows of data files take as Arrow, estimated from what manifests tell of their columns.
+"""Estimate the size of data files' rows as Arrow from the column metrics in manifests.
 
-A build whose files exceed the row store in total would evict each file before its next use, and write it again in every build.
-So it is known before the first file is fetched.
+A build whose files exceed the row store would evict each file before its next use, and rewrite it in every build. The estimate
+detects this before the first file is fetched.
 """
 
 from __future__ import annotations
@@ -31,38 +31,40 @@ from pyiceberg.types import (
 from headrace.iceberg.files.live_files import LiveFile
 
 MEMORY_ROWS = 2_048
-"""Files of at most so many rows stay in memory and never go to the local disk: every live build makes some, the next builds
-read them, and soon they are written together."""
+"""Files with at most this many rows stay in memory and never go to the local disk: every live build writes some, the next
+builds read them, and soon they are merged."""
 
 _OFFSET, _LEAST_TEXT, _COMPRESSED = 4, 8, 3
-"""A text takes an offset and its bytes: three times what it takes compressed, as JSON and names do, but not less than eight."""
+"""A string takes an offset and its bytes: three times its compressed size, as for JSON and names, but at least eight."""
 
 _INDEX_ROW = 12
 
 
 class TooLargeError(Exception):
-    """Rows exceed the row store's bound. Read them in another way, such as with Spark."""
+    """The rows exceed the row store's bound. Read them without it, for example with Spark."""
 
 
 @dataclass
 class WorkingSet:
-    """The files that a build has fetched rows of so far, which take at most `most_bytes` in all."""
+    """The files from which a build has fetched rows, at most `most_bytes` in total."""
 
     most_bytes: int
     _sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, files: Iterable[LiveFile], schema: Schema) -> None:
-        """Add files that rows will be fetched of. Raise a TooLargeError if all files exceed the bound by now."""
+        """Add files before fetching rows from them. Raise a TooLargeError if all files together exceed the bound."""
         for file in files:
             if file.path not in self._sizes:
                 self._sizes[file.path] = estimate_bytes(file.file, schema)
         total = sum(self._sizes.values())
         if total > self.most_bytes:
-            raise TooLargeError(f"the files that it reads take about {total:,} bytes as rows, more than {self.most_bytes:,}")
+            raise TooLargeError(
+                f"the rows of the build's input files take about {total:,} bytes, more than {self.most_bytes:,}"
+            )
 
 
 def estimate_bytes(file: DataFile, schema: Schema) -> int:
-    """Return about how many bytes a file's rows and an index on them take on the local disk: none if they stay in memory."""
+    """Return the estimated size of a file's rows and an index on the local disk: 0 if they stay in memory."""
     if file.record_count <= MEMORY_ROWS:
         return 0
     sizes, values = file.column_sizes or {}, file.value_counts or {}
@@ -81,7 +83,7 @@ def _estimate_column(kind: IcebergType, count: int, sizes: Mapping[int, int], fi
 
 
 def _width(kind: IcebergType) -> int | None:
-    """Return how many bytes a value of a type takes, or None where values differ."""
+    """Return the number of bytes of a value, or None for types of variable size."""
     if isinstance(kind, (StringType, BinaryType)):
         return None
     if isinstance(kind, BooleanType):
@@ -94,8 +96,8 @@ def _width(kind: IcebergType) -> int | None:
 
 
 def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
-    for each in fields:
-        kind = each.field_type
+    for leaf in fields:
+        kind = leaf.field_type
         if isinstance(kind, StructType):
             yield from _leaves(kind.fields)
         elif isinstance(kind, ListType):
@@ -103,4 +105,4 @@ def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
         elif isinstance(kind, MapType):
             yield from _leaves([kind.key_field, kind.value_field])
         else:
-            yield each
+            yield leaf

@@ -1,7 +1,7 @@
-"""Rows of data files on the local disk, found by the values of some columns in milliseconds and without Spark.
+"""A cache of data files' rows on the local disk, with lookups by column values in milliseconds and without Spark.
 
-A data file never changes, so neither do its rows and indexes here: they can't be stale. They are built when they are first
-needed, or stored by whoever writes the data file, and evicted when the cache is full.
+Data files are immutable, so cached rows and indexes are never stale. They are built on first use, or stored by the writer of
+the data file, and evicted when the cache is full.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ FILE, POSITION = "_file", "_pos"
 _PLACES = (pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64()))
 
 SMALL_ROWS = 1_024
-"""Files of at most so many rows have no index: their hashes are kept in memory and looked through all at once, and their rows
-are taken out of all of them at once. From here on a call for each file is cheaper than copying its columns."""
+"""Files with at most this many rows have no index: their hashes stay in memory and are scanned together, and their rows are
+taken from all of them in one call. For larger files, a call for each file is cheaper than copying its columns."""
 
 _FILE_IN_MEMORY_ROWS = MEMORY_ROWS
 _IN_MEMORY_BYTES = 32 * 1024 * 1024
-"""How many bytes of the rows of small files stay in memory."""
+"""How many bytes of small files' rows stay in memory."""
 
 _ROOM_BYTES = 4 * 1024 * 1024
-"""Without so much room in memory, small files that are read go to the cache's folder. Else a table of many small files would be
-read from Parquet again in each build: each file that comes pushes out another one that the build needs."""
+"""With less free memory than this, small files that are read go to the cache folder. Otherwise a table of many small files
+would be read from Parquet again in each build: each new file would evict another one that the build needs."""
 
 _FEW_WITHIN = 8
-"""Ranges that leave at most an eighth of a file's rows are looked through before the file's index is asked."""
+"""Ranges that leave at most an eighth of a file's rows are applied before the file's index."""
 
 _HASHES = 8_000_000
 _POSITIONS = 8_000_000
@@ -56,10 +56,10 @@ _NamedFile = tuple[LiveFile, str]
 
 
 class RowStore:
-    """The rows of data files in `folder`, at most `most_bytes` of them. Safe between threads and processes.
+    """The rows of data files in `folder`, at most `most_bytes`. Safe between threads and processes.
 
-    Every method that reads a file may raise a TooLargeError: its rows alone exceed the bound. `fetch` raises it before it reads
-    any, if those that it would have to read exceed the bound in all.
+    Every method that reads a file may raise a TooLargeError if the file's rows alone exceed the bound. `fetch` raises it before
+    reading if all files that it would read exceed the bound together.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:
@@ -72,13 +72,13 @@ class RowStore:
         self._refused: BoundedCache[str, bool] = BoundedCache(1_024)
 
     def working_set(self) -> WorkingSet:
-        """Return an empty set of files, for fetches that need their rows at the same time."""
+        """Return an empty working set, to be shared by fetches that need their rows at the same time."""
         return WorkingSet(self._most_bytes)
 
     def put(self, table: Table, file: DataFile, rows: pa.Table) -> None:
-        """Store the rows of a data file that was just written, all of them in its order. Idempotent by the file's path.
+        """Store all rows of a data file that was just written, in file order. Idempotent by the file's path.
 
-        Nothing is stored if they exceed the bound. Raise a ValueError if their number is not the file's.
+        Nothing is stored if the rows exceed the bound. Raise a ValueError if the row count differs from the file's.
         """
         if rows.num_rows != file.record_count:
             raise ValueError(f"{file.file_path} has {file.record_count} rows, not {rows.num_rows}")
@@ -93,17 +93,17 @@ class RowStore:
             return
 
     def clear(self) -> None:
-        """Delete all rows and indexes, so that nothing is left of rows that were erased from their tables. Idempotent."""
+        """Delete all rows and indexes, so that no erased rows are left. Idempotent."""
         self._hashes.clear()
         self._in_memory.clear()
         self._files.clear()
 
     def rows(self, table: Table, file: LiveFile) -> pa.Table:
-        """Return all rows that are written in the file, in order, deleted ones too."""
+        """Return all rows of the file in file order, including deleted ones."""
         return pa.Table.from_batches(self._batches(table, _named(table, file)), schema=self._schema(table))
 
     def deleted(self, table: Table, file: LiveFile) -> pa.Array:
-        """Return the numbers of the rows of a file that are deleted, in ascending order (int64)."""
+        """Return the positions of a file's deleted rows, in ascending order (int64)."""
         parts = [self._positions(table, file, delete.file_path) for delete in file.deletes]
         if len(parts) == 1:
             return parts[0]
@@ -111,7 +111,7 @@ class RowStore:
         return together.unique().sort().to_arrow()
 
     def find(self, table: Table, file: LiveFile, *, columns: Sequence[str], values: pa.Table) -> pa.Array:
-        """Return the numbers of the live rows whose columns equal any row of `values` in ascending order (int64).
+        """Return the positions of the live rows whose columns equal any row of `values`, in ascending order (int64).
 
         Null equals null. Raise a ValueError if a column does not exist or is nested.
         """
@@ -132,9 +132,9 @@ class RowStore:
     ) -> pa.Table:
         """Return the live rows of files, in no particular order.
 
-        With `match` only rows whose columns, named as in `match`, equal any of its rows; null equals null. With `between` only
-        rows within the ranges. `columns` are those to return. With `places` the columns `_file` and `_pos` say where a row is.
-        The files that are read are added to `working_set`.
+        With `match`, only rows whose columns of the same names equal any of its rows; null equals null. With `between`, only
+        rows within the ranges. `columns` are the columns to return. `places` adds the columns `_file` and `_pos`. The files
+        that are read are added to `working_set`.
 
         Raise a ValueError if a column does not exist, or is nested and in `match`.
         """
@@ -143,17 +143,17 @@ class RowStore:
         if unknown := sorted({*names} - {*schema.names}):
             raise ValueError(f"column {unknown[0]} does not exist")
         wanted = pa.schema([schema.field(name) for name in names])
-        wants = None if match is None else Match.of(match, schema)
+        lookup = None if match is None else Match.of(match, schema)
         read = self.working_set() if working_set is None else working_set
         if between is not None:
             within = Within.of(between, schema)
             files = within.files_with(files, table.schema())
-            read.add(_files_to_read(table, files, within, wants), table.schema())
-            parts = self._between(table, files, within, wants, names)
-        elif wants is not None:
-            files = wants.files_with(files, table.schema())
+            read.add(_files_to_read(table, files, within, lookup), table.schema())
+            parts = self._between(table, files, within, lookup, names)
+        elif lookup is not None:
+            files = lookup.files_with(files, table.schema())
             read.add(files, table.schema())
-            parts = self._matching(table, files, wants, names)
+            parts = self._matching(table, files, lookup, names)
         else:
             read.add(files, table.schema())
             parts = [self._live(table, _named(table, file), names) for file in files]
@@ -173,9 +173,9 @@ class RowStore:
     def _between(
         self, table: Table, files: Sequence[LiveFile], within: Within, match: Match | None, names: Sequence[str]
     ) -> list[pa.Table]:
-        """Return the live rows within ranges that equal one of the match's, with their places, of files that may hold some.
+        """Return the live rows within the ranges that match, with their places.
 
-        The ranges are looked through first where they leave few rows of a file, else its index is asked first.
+        The ranges are applied first if they leave few rows of a file; otherwise the file's index is used first.
         """
         needed = list(dict.fromkeys([*names, *within.ranges, *(match.columns if match else ())]))
         parts, by_match = [], []
@@ -193,12 +193,12 @@ class RowStore:
                 parts.append(_placed(_take(batches, numbers, needed), pa.repeat(file.path, len(numbers)), numbers))
         if match is not None:
             parts = [part.take(equal.to_arrow()) if (equal := match.equal(part)) is not None else part for part in parts]
-            found = self._matching(table, by_match, match, needed)
-            parts += [part.take(within.rows([part]).to_arrow()) for part in found]
+            matching = self._matching(table, by_match, match, needed)
+            parts += [part.take(within.rows([part]).to_arrow()) for part in matching]
         return [part.select([*names, FILE, POSITION]) for part in parts]
 
     def _matching(self, table: Table, files: Sequence[LiveFile], match: Match, names: Sequence[str]) -> list[pa.Table]:
-        """Return the live rows of files that equal one of the match's, with their places."""
+        """Return the live rows of files that match, with their places."""
         if not match.rows.num_rows:
             return []
         named = [_named(table, file) for file in match.files_with(files, table.schema())]
@@ -214,7 +214,7 @@ class RowStore:
         return [rows.select(shown) if equal is None else rows.select(shown).take(equal.to_arrow())]
 
     def _in_large(self, table: Table, named: _NamedFile, match: Match, names: Sequence[str]) -> pa.Table | None:
-        """Return the live candidates of a file, found through its index."""
+        """Return the live candidates of a large file through its index."""
         file, name = named
         batches = self._batches(table, named)
         (index,) = self._files.get(
@@ -231,23 +231,23 @@ class RowStore:
         return _placed(_take(batches, numbers, names), pa.repeat(file.path, len(numbers)), numbers)
 
     def _in_small(self, table: Table, named: Sequence[_NamedFile], match: Match, names: Sequence[str]) -> pa.Table | None:
-        """Return the live candidates of many small files, found by looking through the hashes of all their rows."""
+        """Return the live candidates of small files by scanning the hashes of all their rows."""
         if not named:
             return None
         hashes = [self._small_hashes(table, file, match) for file in named]
         starts = pl.Series([0, *accumulate(map(len, hashes))][:-1], dtype=pl.Int64)
-        found = match.scan(pa.concat_arrays(hashes))
-        if not len(found):
+        candidates = match.scan(pa.concat_arrays(hashes))
+        if not len(candidates):
             return None
-        places = pl.DataFrame({"file": starts.search_sorted(found, side="right").cast(pl.Int64) - 1, "found": found})
-        places = places.with_columns((pl.col("found") - starts.gather(places["file"])).alias("row"))
-        gone = self._gone(table, named, places["file"])
-        if gone is not None:
-            places = places.join(gone, on=["file", "row"], how="anti")
+        places = pl.DataFrame({"file": starts.search_sorted(candidates, side="right").cast(pl.Int64) - 1, "place": candidates})
+        places = places.with_columns((pl.col("place") - starts.gather(places["file"])).alias("row"))
+        deleted = self._deleted_places(table, named, places["file"])
+        if deleted is not None:
+            places = places.join(deleted, on=["file", "row"], how="anti")
         return self._take_small(table, named, places, names)
 
-    def _gone(self, table: Table, named: Sequence[_NamedFile], numbers: pl.Series) -> pl.DataFrame | None:
-        """Return the deleted rows of some files by the number of the file and their own, or None where there are none."""
+    def _deleted_places(self, table: Table, named: Sequence[_NamedFile], numbers: pl.Series) -> pl.DataFrame | None:
+        """Return the deleted rows of some files by file number and position, or None if no rows are deleted."""
         parts = []
         for number in numbers.unique():
             file = named[number][0]
@@ -257,7 +257,7 @@ class RowStore:
         return pl.concat(parts) if parts else None
 
     def _take_small(self, table: Table, named: Sequence[_NamedFile], places: pl.DataFrame, names: Sequence[str]) -> pa.Table:
-        """Return rows by the number of their file and their own: the files' rows side by side, then one take."""
+        """Return rows by file number and position: concatenate the files' rows, then take once."""
         numbers = places["file"].unique().sort()
         files = [named[number] for number in numbers]
         batches = [batch for file in files for batch in self._batches(table, file)]
@@ -311,12 +311,12 @@ class RowStore:
 
 
 def _files_to_read(table: Table, files: Sequence[LiveFile], within: Within, match: Match | None) -> list[LiveFile]:
-    """Return those of the files within ranges that have to be read: whole ones are left out where no row can match."""
+    """Return the files within ranges that have to be read. Of files covered by the ranges, only those that may match."""
     if match is None:
         return list(files)
     covered = {file.path: within.covers(file, table.schema()) for file in files}
-    whole = match.files_with([file for file in files if covered[file.path]], table.schema())
-    return [*whole, *(file for file in files if not covered[file.path])]
+    matching = match.files_with([file for file in files if covered[file.path]], table.schema())
+    return [*matching, *(file for file in files if not covered[file.path])]
 
 
 def _stays_in_memory(file: DataFile) -> bool:
@@ -328,9 +328,9 @@ def _named(table: Table, file: LiveFile) -> _NamedFile:
 
 
 def _name(table: Table, file: DataFile) -> str:
-    """Return a name that no other content has: a table that was dropped may have had a file of the same path.
+    """Return a name that is unique to the file's content: a dropped table may have had a file of the same path.
 
-    It begins with the table's id, by which row_store_size.py adds up what is stored of a table.
+    It begins with the table's id, by which row_store_size.py sums the sizes.
     """
     version = f"{table.metadata.table_uuid.hex} {table.metadata.current_schema_id}"
     key = f"{version} {file.file_size_in_bytes} {file.record_count} {file.file_path}"
@@ -338,7 +338,7 @@ def _name(table: Table, file: DataFile) -> str:
 
 
 def _take(batches: Sequence[pa.RecordBatch], numbers: pl.Series, names: Sequence[str]) -> pa.Table:
-    """Return rows by their numbers, which are in ascending order, batch by batch: only their pages are read."""
+    """Return rows by their ascending positions, batch by batch: only their pages are read."""
     if len(batches) == 1:
         return pa.Table.from_batches([batches[0].select(list(names)).take(numbers.to_arrow())])
     taken, first = [], 0
@@ -360,7 +360,7 @@ def _without(numbers: pl.Series, deleted: pa.Array) -> pl.Series:
 
 
 def _boot() -> str:
-    """Return what tells this start of the machine from others: cache files are not synced, and a crash leaves holes in them."""
+    """Return the boot id of the machine: cache files are not synced, and a crash may leave holes in them."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:

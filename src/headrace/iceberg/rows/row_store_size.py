@@ -1,4 +1,4 @@
-"""How much of a table's rows and indexes is in the row store of this machine, told by the names of its files."""
+"""The size of each table's rows and indexes in the local row store, from the names of its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.iceberg.rows.arrow_cache import SUFFIX
 
 @dataclass(frozen=True)
 class StoredSize:
-    """Bytes on the local disk: rows of data files, and indexes by which rows are found."""
+    """Bytes on the local disk: rows of data files, and the indexes on them."""
 
     rows: int = 0
     indexes: int = 0
@@ -23,7 +23,7 @@ class StoredSize:
 
 
 def stored_sizes(folder: Path) -> Mapping[str, StoredSize]:
-    """Return what a row store's folder holds of every table, by the table's id; nothing is created or read.
+    """Return the stored size of every table by table id, without creating or reading files.
 
     A file is named `table-file.arrow`, or `table-file-columns.arrow` for an index (row_store.py). Rows of files that the table
     no longer has count until they are evicted.
@@ -37,7 +37,7 @@ def stored_sizes(folder: Path) -> Mapping[str, StoredSize]:
 
 
 def _files_in(folder: Path) -> Iterator[tuple[str, int]]:
-    """Return the names and sizes of whole files in the folders of a store; what vanishes meanwhile is left out."""
+    """Yield the names and sizes of complete files in a store's folders, skipping files that are deleted meanwhile."""
     try:
         entries = list(os.scandir(folder))
     except OSError:

@@ -1,6 +1,6 @@
-"""Which columns of a stored table Headrace added to those of its query. Every reader asks here.
+"""The columns that Headrace added to a stored table beside the columns of its query, for every reader of the table.
 
-The names alone don't tell: a raw table, or a query of another kind, may have a column `_state` or `_carried` of its own.
+Names are not sufficient: a raw table, or a query of another kind, may have its own column `_state` or `_carried`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headrace.iceberg.ledgers.build import KEY, BuildLedger
 from headrace.spec.model.layers import BUILD_ID, HIDDEN, STATE
 
 _AGGREGATE = hashlib.sha256(b'"aggregate"').hexdigest()[:12]
-"""What builds that recorded no added columns recorded as the digest of the kind `aggregate`."""
+"""The digest of the kind `aggregate` in the entries of builds that did not record added columns."""
 
 
 def added_columns(table: Table) -> frozenset[str]:
-    """Return the columns that Headrace added: build ids, where carried values are from, and partial states.
+    """Return the columns that Headrace added: build ids, the sources of carried values, and partial states.
 
-    A build records which of these names its query did not give. Of tables whose last build recorded nothing, their definition
-    tells, or else the types of the columns.
+    A build records which of these columns its query did not return. For tables whose last build did not record them, the
+    definition decides, or else the types of the columns.
     """
     schema = table.schema()
     present = frozenset(field.name for field in schema.fields).intersection(HIDDEN)
@@ -37,18 +37,18 @@ def added_columns(table: Table) -> frozenset[str]:
 
 
 def hidden_columns(table: Table) -> frozenset[str]:
-    """Return the columns that no reader is shown: the partial states of an aggregate."""
+    """Return the columns that readers don't see: the partial states of an aggregate."""
     return added_columns(table) & {STATE}
 
 
 def shown_columns(table: Table) -> tuple[str, ...]:
-    """Return the columns that readers are shown, in their order."""
+    """Return the columns that readers see, in table order."""
     hidden = hidden_columns(table)
     return tuple(field.name for field in table.schema().fields if field.name not in hidden)
 
 
 def _awaits_first_build(table: Table) -> bool:
-    """Return whether a build made this table and has not committed to it yet."""
+    """Return whether a build created this table and has not committed to it yet."""
     fields = table.schema().fields
     return bool(fields) and fields[-1].name == BUILD_ID and table.current_snapshot() is None
 

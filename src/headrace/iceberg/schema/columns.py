@@ -1,4 +1,4 @@
-"""How a pipeline's columns and partitioning are said in Iceberg."""
+"""Convert a pipeline's columns and partitioning to Iceberg's schema and partition spec, and back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _PRIMITIVES: dict[PrimitiveName, IcebergType] = {
 
 @lru_cache(maxsize=512)
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """Return the columns as Arrow has them."""
+    """Return the Arrow schema of `columns`."""
     return iceberg_schema(columns).as_arrow()
 
 
@@ -70,12 +70,12 @@ def iceberg_schema(columns: tuple[Column, ...]) -> Schema:
 
 
 def spec_columns(schema: Schema) -> tuple[Column, ...]:
-    """Return the columns that an Iceberg schema has, as a pipeline says them."""
+    """Return the pipeline columns of an Iceberg schema."""
     return tuple(_column(field) for field in schema.fields)
 
 
 def partition_spec(transforms: tuple[Transform, ...], schema: Schema) -> PartitionSpec:
-    """Return the partition spec whose fields are named as Iceberg's Java library names them."""
+    """Return the partition spec, with the field names of Iceberg's Java library."""
     return PartitionSpec(
         *(
             PartitionField(
@@ -120,7 +120,7 @@ def _column_type(kind: IcebergType) -> ColumnType:
         return Array(_column_type(kind.element_type))
     if isinstance(kind, MapType):
         return Map(_column_type(kind.value_type))
-    return Primitive(next(name for name, each in _PRIMITIVES.items() if each == kind))
+    return Primitive(next(name for name, primitive in _PRIMITIVES.items() if primitive == kind))
 
 
 def _transform(transform: Transform) -> IcebergTransform[Any, Any]:

@@ -1,4 +1,4 @@
-"""The partitions of a table by name, as Iceberg writes them in paths: `created_at_month=2026-01`."""
+"""List a table's partitions by their path in Iceberg: `created_at_month=2026-01`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 
 def list_partitions(table: Table) -> tuple[str, ...]:
-    """Return the partitions that have data files now, in order; none for a table that is not partitioned."""
+    """Return the partitions that have data files, sorted; none for an unpartitioned table."""
     snapshot = table.current_snapshot()
     if snapshot is None or not table.spec().fields:
         return ()
@@ -17,11 +17,11 @@ def list_partitions(table: Table) -> tuple[str, ...]:
 
 
 def changed_partitions(table: Table, snapshot_id: int) -> tuple[str, ...]:
-    """Return the partitions in which a snapshot that is still there added or removed files, in order."""
+    """Return the partitions in which a snapshot added or removed files, sorted; none if the snapshot is expired."""
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None or not table.spec().fields:
         return ()
-    manifests = [each for each in snapshot.manifests(table.io) if each.added_snapshot_id == snapshot_id]
+    manifests = [manifest for manifest in snapshot.manifests(table.io) if manifest.added_snapshot_id == snapshot_id]
     entries: Iterable[ManifestEntry] = (
         entry
         for manifest in manifests

@@ -1,9 +1,9 @@
-"""Required fields in Parquet: absent with an absent parent, never null in a parent that is there.
+"""Check required fields before writing Parquet: null only below a null parent.
 
 Arrow and Parquet disagree about a null struct with a required field. In Arrow the field's array has a slot for the absent
-value, which may be marked null; pyarrow's Parquet writer takes any such mark in a required leaf for a missing value and refuses
-the table. It writes the opposite mistake, a null in a required struct, list or map, as an empty value without a word. So every
-column in which a required field occurs is brought into the form that is written right, or refused with the path of the null.
+value, which may be marked null; pyarrow's Parquet writer treats any such mark in a required leaf as a missing value and rejects
+the table. It silently writes the opposite mistake, a null in a required struct, list or map, as an empty value. So every column
+with a required field is converted to the form that pyarrow writes correctly, or rejected with the path of the null.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 
 class RequiredNullError(ValueError):
-    """A required field is null although what holds it is there."""
+    """A required field is null although its parent is not null."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"null in a required field - at `{path}`")
@@ -23,14 +23,15 @@ class RequiredNullError(ValueError):
 
 
 def fields_to_check(schema: pa.Schema) -> Mapping[int, pa.Field]:
-    """Return the columns that are required or hold a required field, by their position."""
+    """Return the columns that are required or contain a required field, by position."""
     return {index: field for index, field in enumerate(schema) if not field.nullable or _holds_required(field.type)}
 
 
 def without_absent_nulls(table: pa.Table, fields: Mapping[int, pa.Field]) -> pa.Table:
-    """Return the same rows with no required field marked null below a parent that is null.
+    """Return the same rows without null marks in required fields below a null parent.
 
-    `fields` are those of `fields_to_check`. Raise RequiredNullError where a required field is null in a parent that is not.
+    `fields` is the result of `fields_to_check`. Raise RequiredNullError if a required field is null in a parent that is not
+    null.
     """
     for index, field in fields.items():
         before = table.column(index).chunks
@@ -41,7 +42,7 @@ def without_absent_nulls(table: pa.Table, fields: Mapping[int, pa.Field]) -> pa.
 
 
 def _holds_required(kind: pa.DataType) -> bool:
-    """Return whether a struct in this type has a required field; elements and values of the lake's tables are optional."""
+    """Return whether the type contains a required field."""
     if pa.types.is_map(kind):
         return not kind.item_field.nullable or _holds_required(kind.item_type)
     if _is_list(kind):
@@ -50,7 +51,7 @@ def _holds_required(kind: pa.DataType) -> bool:
 
 
 def _clear(array: pa.Array, field: pa.Field, present: pa.BooleanArray | None, path: str) -> pa.Array:
-    """Return the array, itself where nothing changes; `present` marks the slots whose parent is there, None means all."""
+    """Return the array, unchanged if possible. `present` marks the slots with a non-null parent; None means all."""
     kind = field.type
     is_null = array.is_null() if array.null_count else None
     if is_null is not None and not field.nullable and (present is None or pc.any(pc.and_(present, is_null)).as_py()):
@@ -77,7 +78,7 @@ def _clear_struct(
 
 
 def _clear_list(array: pa.Array, kind: pa.DataType, path: str, *, is_null: pa.BooleanArray | None) -> pa.Array:
-    """Clear the elements, of lists that are there alone: what a null list still holds is dropped."""
+    """Clear the elements of non-null lists, and drop the elements below null lists."""
     is_map = pa.types.is_map(kind)
     lists = _as_lists(array) if is_map else array
     flat = lists.flatten()
@@ -91,12 +92,12 @@ def _clear_list(array: pa.Array, kind: pa.DataType, path: str, *, is_null: pa.Bo
     offsets = pa.concat_arrays([pa.array([0], index_type), ends])
     if is_map:
         return pa.MapArray.from_arrays(offsets, flat.field(0), after, type=kind, mask=is_null)
-    made = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
-    return made.from_arrays(offsets, after, type=kind, mask=is_null)
+    array_class = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
+    return array_class.from_arrays(offsets, after, type=kind, mask=is_null)
 
 
 def _as_lists(maps: pa.MapArray) -> pa.ListArray:
-    """Return the maps as lists of pairs, which they are in memory: Arrow computes nothing on maps themselves."""
+    """Return the maps as lists of pairs, their memory layout: Arrow has no compute functions for maps."""
     pairs = pa.StructArray.from_arrays([maps.keys, maps.items], fields=[maps.type.key_field, maps.type.item_field])
     buffers = maps.buffers()[:2]
     return pa.Array.from_buffers(pa.list_(pairs.type), len(maps), buffers, offset=maps.offset, children=[pairs])

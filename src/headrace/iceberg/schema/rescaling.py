@@ -1,7 +1,7 @@
-"""Columns whose decimals need a larger scale: a rebuild replaces them, because Iceberg never changes a scale in place.
+"""Replace columns whose decimals need a larger scale: Iceberg can't change a scale in place.
 
-The new column has the old one's name and place, and a field id of its own: files that were written before have nothing in it.
-So it comes in the commit that replaces all files, and older snapshots keep the old column.
+The new column has the old one's name and position, and a new field id: it is null in existing files. So it is added in the
+commit of a refresh, which replaces all files. Older snapshots keep the old column.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def rescaled_columns(table: Table, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns that have to be replaced: but for a decimal's scale, the table's types can be widened to theirs.
+    """Return the columns that need a larger decimal scale and can otherwise be widened.
 
-    A column that partitions the table is not among them.
+    Columns in a partition spec are excluded.
     """
     schema = table.schema()
     partitioning = {field.source_id for spec in table.specs().values() for field in spec.fields}
@@ -38,7 +38,7 @@ def rescaled_columns(table: Table, columns: tuple[Column, ...]) -> tuple[Column,
 
 
 def keep_scales(table: Table, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return `columns` with the table's own types for those that have to be replaced."""
+    """Return `columns` with the table's own types for the columns that need replacement."""
     replaced = {column.name for column in rescaled_columns(table, columns)}
     have = {column.name: column for column in spec_columns(table.schema())}
     return tuple(have[column.name] if column.name in replaced else column for column in columns)
@@ -47,7 +47,8 @@ def keep_scales(table: Table, columns: tuple[Column, ...]) -> tuple[Column, ...]
 def replace_columns(
     spark: SparkSession, table: JavaObject, columns: tuple[Column, ...], *, transaction: JavaObject | None = None
 ) -> None:
-    """Replace columns of a Java table with optional ones of these types, in the same places: at once, or in a transaction."""
+    """Replace columns of a Java table with optional ones of these types, in the same positions. Without a transaction,
+    commit."""
     if not columns:
         return
     types = iceberg_class(spark, "SchemaParser").fromJson(iceberg_schema(columns).model_dump_json())
@@ -67,7 +68,7 @@ def _needs_scale(have: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _with_scales(have: IcebergType, wanted: IcebergType) -> IcebergType:
-    """Return a type with the larger scale of each decimal in it."""
+    """Return the type with the larger scale for each decimal in it."""
     if isinstance(have, DecimalType) and isinstance(wanted, DecimalType) and have.scale < wanted.scale:
         return wanted
     if isinstance(have, StructType) and isinstance(wanted, StructType):

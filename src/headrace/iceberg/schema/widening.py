@@ -1,4 +1,4 @@
-"""A table follows its pipeline's schema as far as Iceberg can: columns come, types widen, nothing goes."""
+"""Evolve a table's schema with its pipeline: add columns and widen types, never drop or narrow them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from headrace.iceberg.schema.columns import iceberg_schema
 from headrace.spec.model.types import Array, Column, ColumnType, Map, Struct
 
 _fitting: BoundedCache[tuple[str, int, tuple[Column, ...]], bool] = BoundedCache(1_024)
-"""Schemas of tables that have a place for every value of some columns: every build asks."""
+"""Table schemas that can hold every value of some columns: every build checks this."""
 
 
 def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
-    """Return the table with a place for every value of `columns`; nothing is committed where nothing changes.
+    """Add and widen columns so that the table can hold every value of `columns`. Commit only if something changes.
 
-    A column that comes later is optional, because rows are there that lack it; one that is no longer named, or no longer
-    required, becomes optional. A type that the table's can't hold is a SpecError.
+    A new column is optional, because existing rows lack it. A column that is no longer listed or required becomes optional.
+    Raises SpecError for a type that the table's type can't be widened to.
     """
     metadata = table.metadata
     known = (metadata.table_uuid.hex, metadata.current_schema_id, columns)
@@ -53,13 +53,13 @@ def widen_table(table: Table, columns: tuple[Column, ...]) -> Table:
         except (ResolveError, ValidationError, ValueError) as error:
             raise _refuse(table, str(error)) from error
     if not _holds(table.schema().as_struct(), wanted.as_struct()):
-        raise _refuse(table, "a type would have to be narrowed")
+        raise _refuse(table, "a type would be narrowed")
     _fitting.put((known[0], table.metadata.current_schema_id, columns), True)
     return table
 
 
 def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
-    """Return whether the table can be given a place for every value of `columns`; nothing is committed."""
+    """Return whether the table can be widened to hold every value of `columns`, without committing anything."""
     wanted = iceberg_schema(_relax(columns, required=_required_paths(table.schema())))
     try:
         update = table.transaction().update_schema().union_by_name(wanted)
@@ -70,34 +70,34 @@ def can_widen(table: Table, columns: tuple[Column, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Widening:
-    """What a table lacks of some columns: `grows` says that something is to be added or widened, and `problems` what can't."""
+    """The schema changes for some columns: `grows` if columns are added or widened, `problems` names impossible changes."""
 
     grows: bool
     problems: tuple[str, ...]
 
 
 def compare_columns(have: Schema, columns: tuple[Column, ...]) -> Widening:
-    """Return what it takes to hold every value of `columns`, all of them optional, in a table of this schema."""
+    """Return the changes that a table of this schema needs to hold every value of `columns`, all of them optional."""
     wanted = iceberg_schema(columns)
     problems = type_problems(have.as_struct(), wanted.as_struct())
     return Widening(not problems and not _holds(have.as_struct(), wanted.as_struct()), problems)
 
 
 def type_problems(have: IcebergType, wanted: IcebergType) -> tuple[str, ...]:
-    """Return why a table's type can't be widened to hold the other, one text for each place in it."""
+    """Return the reasons why a table's type can't be widened to hold the other, one for each nested field."""
     return tuple(_problems(have, wanted, path=""))
 
 
 def _problems(have: IcebergType, wanted: IcebergType, *, path: str) -> Iterator[str]:
-    """Yield where the table's type can't be widened to hold the other, with both types."""
+    """Yield the fields whose type can't be widened to hold the other, with both types."""
     if isinstance(have, StructType) and isinstance(wanted, StructType):
         fields = {field.name.lower(): field for field in have.fields}
         for field in wanted.fields:
-            there, at = fields.get(field.name.lower()), f"{path}.{field.name}" if path else field.name
-            if there is not None and there.name != field.name:
-                yield f"`{at}` and the table's `{there.name}` differ only in case"
-            elif there is not None:
-                yield from _problems(there.field_type, field.field_type, path=at)
+            existing, at = fields.get(field.name.lower()), f"{path}.{field.name}" if path else field.name
+            if existing is not None and existing.name != field.name:
+                yield f"`{at}` and the table's `{existing.name}` differ only in case"
+            elif existing is not None:
+                yield from _problems(existing.field_type, field.field_type, path=at)
     elif isinstance(have, ListType) and isinstance(wanted, ListType):
         yield from _problems(have.element_type, wanted.element_type, path=f"{path}.element")
     elif isinstance(have, MapType) and isinstance(wanted, MapType):
@@ -115,7 +115,7 @@ def _can_promote(have: IcebergType, wanted: IcebergType) -> bool:
 
 
 def _relax(columns: tuple[Column, ...], *, required: set[str], path: str = "") -> tuple[Column, ...]:
-    """Return the columns, required only where the table's are."""
+    """Return the columns, required only if the table's columns are."""
     return tuple(
         replace(
             column,
@@ -137,14 +137,14 @@ def _relax_type(column_type: ColumnType, *, required: set[str], path: str) -> Co
 
 
 def _required_paths(schema: Schema) -> set[str]:
-    """Return the full names of the required columns at every depth; a map's keys always are."""
-    found: set[str] = set()
+    """Return the full names of the required columns at every depth, except map keys."""
+    paths: set[str] = set()
 
     def walk(kind: IcebergType, path: str) -> None:
         if isinstance(kind, StructType):
             for field in kind.fields:
                 if field.required:
-                    found.add(path + field.name)
+                    paths.add(path + field.name)
                 walk(field.field_type, f"{path}{field.name}.")
         elif isinstance(kind, ListType):
             walk(kind.element_type, f"{path}element.")
@@ -152,11 +152,11 @@ def _required_paths(schema: Schema) -> set[str]:
             walk(kind.value_type, f"{path}value.")
 
     walk(schema.as_struct(), "")
-    return found
+    return paths
 
 
 def _holds(have: IcebergType, wanted: IcebergType) -> bool:
-    """Return whether every value of `wanted` has its place in `have`."""
+    """Return whether `have` can hold every value of `wanted`."""
     if isinstance(have, StructType) and isinstance(wanted, StructType):
         fields = {field.name: field.field_type for field in have.fields}
         return all(field.name in fields and _holds(fields[field.name], field.field_type) for field in wanted.fields)
@@ -175,8 +175,8 @@ def _holds(have: IcebergType, wanted: IcebergType) -> bool:
 def _refuse(table: Table, why: str) -> SpecError:
     name = ".".join(table.name())
     return SpecError(
-        f"table {name} can't become what the schema says: {why}",
+        f"incompatible schema change of table {name}: {why}",
         where=name,
-        next_step="A column's type can only widen (int to long, float to double, a larger decimal). Give the new form a "
-        "column of its own, or land into a new table.",
+        next_step="A column's type can only widen (int to long, float to double, a decimal of larger precision). Add a new "
+        "column for the new type, or land into a new table.",
     )

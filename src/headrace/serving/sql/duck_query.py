@@ -20,7 +20,7 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from headrace.errors import QueryError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.rows.duck import open_duckdb, quote_name, quote_text
 from headrace.serving.sql.query_errors import explain
 from headrace.serving.sql.question import named_tables, parse_select, refusal
@@ -93,7 +93,7 @@ def _explained(planned: PlannedQuery, bound: Bound | None) -> Iterator[None]:
             next_step="Query less data, or run it in a terminal with headrace query, which has no limit.",
         ) from error
     except duckdb.Error as error:
-        raise find_away(error) or explain(error, planned.sql, asked=planned.asked) from error
+        raise find_outage(error) or explain(error, planned.sql, asked=planned.asked) from error
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, bound: Bound | None) -> pa.Table:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from headrace.errors import BusyError, HeadraceError, NotFoundError, QueryError, RetryableError
-from headrace.iceberg.catalog.outages import find_away
+from headrace.iceberg.catalog.outages import find_outage
 
 _RETRY_SECONDS = "2"
 _AWAY = 503
@@ -99,9 +99,9 @@ def _answer_known_error(request: Request, error: Exception) -> Response:
     return _answer(request, status, error.what, where=error.where, next_step=error.next_step, headers=headers)
 
 
-def _answer_outage(request: Request, error: Exception) -> Response:
-    """Answer an outage of the catalog or the object store; raise any other error again."""
-    away = find_away(error)
+def _look_for_away(request: Request, error: Exception) -> Response:
+    """Answer that the catalog or the object store is away, where that is what an error means."""
+    away = find_outage(error)
     if away is None:
         raise error
     return _answer_known_error(request, away)
