@@ -53,7 +53,7 @@ class Shore:
         for path in found:
             _, file = self.flying.pop(path)
             fresh = self.catalog.load_table(str(NAME))
-            append_once(self.catalog, fresh, files=[file], entry=lambda *_: {}, is_there=lambda _: False)
+            append_once(self.catalog, fresh, files=[file], entry=lambda *_: {}, is_committed=lambda _: False)
             self.rows = numbers(self.catalog, self.table)
 
     def die(self) -> None:
@@ -131,7 +131,7 @@ def test_what_others_have_where_a_table_has_files_too_is_left_alone(catalog: Sql
         catalog, TableName("raw", "others"), columns=(Column("n", Primitive("long")),), location=f"file://{tmp_path}/others"
     )
     for each in (table, other):
-        append_once(catalog, each, files=write_files(each, rows=1), entry=lambda *_: {}, is_there=lambda _: False)
+        append_once(catalog, each, files=write_files(each, rows=1), entry=lambda *_: {}, is_committed=lambda _: False)
     elsewhere = [tmp_path / "out" / name for name in (f"part-1-{table.metadata.table_uuid}-0.parquet", "00000-1.parquet")]
     of_somebody = tmp_path / "out" / "part-1-0.parquet"
     for path in (*elsewhere, of_somebody):

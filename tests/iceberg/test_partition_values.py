@@ -38,7 +38,7 @@ def test_dates_and_times_are_partitions_of_their_own(tmp_path: Path, kind: Primi
     )
     schema = table.schema().as_arrow()
     files = stage_rows(table, [pa.Table.from_pylist([{"at": at, "n": n} for n, at in enumerate(values)], schema=schema)])
-    append_once(catalog, table, files=files, entry=lambda *_: {}, is_there=lambda _: False)
+    append_once(catalog, table, files=files, entry=lambda *_: {}, is_committed=lambda _: False)
     again = catalog.load_table("raw.events")
     rows = again.scan().to_arrow().to_pylist()
     assert sorted((row["n"], row["at"]) for row in rows) == list(enumerate(values))

@@ -1,1 +1,1 @@
-"""Raw tables to marts: tables in SQL and Python that are rebuilt only where their inputs changed."""
+"""Incremental builds of SQL and Python tables, from raw tables to marts."""

@@ -1,4 +1,4 @@
-"""By which columns a small build finds the rows that it needs of each input."""
+"""Access paths: the columns by which a small build looks up rows of its inputs."""
 
 from __future__ import annotations
 
@@ -28,65 +28,66 @@ _UNITS = {
     "SECOND": "1s",
 }
 _MOST_RANGES = 64
-"""How many values of a time key get a range of their own; more are read as one range."""
+"""Up to this many values of a time key get a range each; more values are read as one range."""
 
 
 class KnownColumns(Protocol):
-    """A lake, or whatever else knows the columns of a pipeline's tables."""
+    """An object with the columns of a pipeline's tables, such as a lake."""
 
     @property
     def columns(self) -> Mapping[TableName, tuple[Column, ...]]: ...
 
 
 def lookup_paths(lake: KnownColumns, table: LayerTable) -> AccessPaths:
-    """Return how the lookups of a table are found from the rows of its drivers."""
+    """Return the join paths from a table's drivers to its lookups."""
     followed = follow_columns(table, lake.columns)
     if not isinstance(followed.source, Query):
-        reason = "a Python function may read any row of it"
+        reason = "a Python function may read any of its rows"
         return AccessPaths(dict.fromkeys(table.lookups), dict.fromkeys(table.lookups, reason), table.lookups)
     return _parse_paths(followed.source.text, _columns(lake, table), followed)
 
 
 def driver_keys(lake: KnownColumns, table: LayerTable, driver: TableName) -> Mapping[str, str]:
-    """Return the columns of a driver that are keys of the table as they stand, each with the key it becomes."""
+    """Return the driver's columns that the query passes unchanged as keys, each with its key."""
     return _plain_columns(lake, table, driver, table.keys)
 
 
 def driver_constants(lake: KnownColumns, table: LayerTable, driver: TableName) -> Mapping[str, str]:
-    """Return the columns of a driver that are constant columns of the table as they stand, each with the one it becomes."""
-    found = _plain_columns(lake, table, driver, (*table.keys, *table.constant)) if table.constant else {}
-    return {column: name for column, name in found.items() if name in table.constant}
+    """Return the driver's columns that the query passes unchanged as constant columns, each with its constant column."""
+    columns = _plain_columns(lake, table, driver, (*table.keys, *table.constant)) if table.constant else {}
+    return {column: name for column, name in columns.items() if name in table.constant}
 
 
 def _plain_columns(lake: KnownColumns, table: LayerTable, driver: TableName, names: tuple[str, ...]) -> Mapping[str, str]:
     followed = follow_columns(table, lake.columns)
     if not isinstance(followed.source, Query):
         return {}
-    found = _parse_keys(followed.source.text, _columns(lake, table), followed, names)
-    return {} if found is None else dict(found.get(driver, ()))
+    keys = _parse_keys(followed.source.text, _columns(lake, table), followed, names)
+    return {} if keys is None else dict(keys.get(driver, ()))
 
 
 def key_ranges(lake: KnownColumns, table: LayerTable, driver: TableName, touched: pa.Table) -> Ranges | None:
-    """Return the times that a driver's rows of touched keys can have, where keys are its time cut to a unit."""
+    """Return the time ranges of a driver's rows for the touched keys, if a key is the driver's time truncated to a unit."""
     types = {column.name: column.type for column in lake.columns[driver]}
     ranges: dict[str, list[tuple[object, object]]] = {}
     for source in time_keys(lake, table, driver):
         (column,), unit = source.columns, _UNITS[source.unit or "DAY"]
-        found = _ranges(pl.DataFrame(touched.select([source.key]))[source.key], unit, types[column])
-        if found:
-            ranges[column] = found
+        bounds = _ranges(pl.DataFrame(touched.select([source.key]))[source.key], unit, types[column])
+        if bounds:
+            ranges[column] = bounds
     return ranges or None
 
 
 def time_keys(lake: KnownColumns, table: LayerTable, driver: TableName) -> tuple[KeySource, ...]:
-    """Return the keys of a table that are a time of its only driver, cut to a unit."""
+    """Return the keys of a table that are a time of its only driver, truncated to a unit."""
     types = {column.name: column.type for column in lake.columns[driver]}
     sources = key_sources(table) if len(table.drivers) == 1 else ()
-    return tuple(each for each in sources if each.unit and len(each.columns) == 1 and _is_time(types.get(each.columns[0])))
+    timed = (source for source in sources if source.unit and len(source.columns) == 1)
+    return tuple(source for source in timed if _is_time(types.get(source.columns[0])))
 
 
 def _ranges(keys: pl.Series, unit: str, kind: object) -> list[tuple[object, object]]:
-    """Return for each key the time from its unit's start to its end, or nothing where a key has no time."""
+    """Return for each key the range from its unit's start to its end, or nothing if a key is null."""
     zone = "UTC" if kind == Primitive("timestamp") else None
     if keys.null_count() or keys.is_empty() or not keys.dtype.is_temporal():
         return []
@@ -120,7 +121,7 @@ _keys: dict[tuple[str, Known, tuple[str, ...]], _Keys] = {}
 
 
 def _parse_paths(text: str, known: Known, table: LayerTable) -> AccessPaths:
-    """Return how the query's text finds its lookups, worked out once."""
+    """Return the query's join paths to its lookups, computed once."""
     key = (text, known)
     if key not in _paths:
         _paths[key] = access_paths(parse_query(text, place=table.place), known=dict(known), casts=True)
@@ -128,7 +129,7 @@ def _parse_paths(text: str, known: Known, table: LayerTable) -> AccessPaths:
 
 
 def _parse_keys(text: str, known: Known, table: LayerTable, names: tuple[str, ...]) -> _Keys:
-    """Return which columns of the drivers the query's text takes over by these names, worked out once."""
+    """Return the drivers' columns that the query passes unchanged under these names, computed once."""
     key = (text, known, names)
     if key not in _keys:
         _keys[key] = key_paths(parse_query(text, place=table.place), names, known=dict(known))

@@ -1,4 +1,4 @@
-"""What a small build would read of each table, and by which columns it finds the rows: known without Spark."""
+"""List the reads of a small build, and the columns by which it looks rows up, without Spark."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from headrace.spec.sql.join_paths import TEXT, JoinPath
 
 
 def list_reads(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: StoredColumns) -> tuple[Read, ...]:
-    """Return what a build that follows changes reads: its drivers, its lookups, and the table's own rows.
+    """Return the reads of an incremental build: its drivers, its lookups, and the table's own rows.
 
-    By which columns rows are found is left out where an input was never built, so that its columns are not known.
+    The lookup columns are omitted if an input was never built, because its columns are unknown.
     """
     reads = [*_drivers(catalog, pipeline, plan, known), *_lookups(catalog, pipeline, plan, known)]
     if plan.table.keys:
@@ -36,19 +36,20 @@ def list_reads(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: Sto
 
 
 def changed_rows(table: Table | None, since: InputState, until: InputState) -> int:
-    """Return how many rows came or changed between two points of an input's life, as its snapshots say.
+    """Return the number of rows added or changed between two states of an input, from its snapshot summaries.
 
-    Where the snapshot that was read last is gone, it is by how much the table has grown.
+    If the snapshot that was read last is expired, return the growth of the table.
     """
-    snapshots = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0) if table else []
-    last = next((index for index, each in enumerate(snapshots) if each.snapshot_id == since.snapshot_id), None)
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0) if table else []
+    ids = [snapshot.snapshot_id for snapshot in snapshots]
+    last = ids.index(since.snapshot_id) if since.snapshot_id in ids else None
     if last is None and since.snapshot_id is not None:
         return max(0, until.rows - since.rows)
-    return sum(_rows_of(each) for each in snapshots[0 if last is None else last + 1 :])
+    return sum(_rows_of(snapshot) for snapshot in snapshots[0 if last is None else last + 1 :])
 
 
 def _rows_of(snapshot: Snapshot) -> int:
-    """Return the rows that a checkpoint landed or a build changed; other snapshots, such as compaction's, bring none."""
+    """Return the number of rows that a checkpoint landed or a build changed; 0 for other snapshots, such as compaction's."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     if build_ledger.KEY in summary:
         return BuildLedger.from_json(summary[build_ledger.KEY]).rows_written
@@ -75,29 +76,29 @@ def _lookups(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, known: Store
         rows = plan.until[name].rows
         followed = name in table.followed
         changed = _changed(catalog, plan, name) if followed else None
-        ways = paths.lookups[name]
+        routes = paths.lookups[name]
         read = Read(name, "lookup", rows, changed, most=SMALL_LOOKUP, built_first=followed and name in plan.after)
         if rows <= SMALL_LOOKUP:
             yield replace(read, whole=f"it has at most {SMALL_LOOKUP:,}")
-        elif ways is None:
+        elif routes is None:
             yield replace(read, whole=paths.reasons[name])
         else:
-            for way in ways:
-                different = _different_types(way, known)
-                values = f"{', '.join(way.source_columns)} of {way.source}"
-                yield replace(read, whole=different) if different else replace(read, columns=way.columns, values=values)
+            for route in routes:
+                different = _different_types(route, known)
+                values = f"{', '.join(route.source_columns)} of {route.source}"
+                yield replace(read, whole=different) if different else replace(read, columns=route.columns, values=values)
 
 
-def _different_types(way: JoinPath, known: StoredColumns) -> str:
-    """Return which columns only Spark can compare, in words; nothing where there are none."""
-    wanted = {column.name: column for column in known.columns[way.table]}
-    have = {column.name: column for column in known.columns[way.source]}
-    for name, source in zip(way.columns, way.source_columns, strict=True):
+def _different_types(route: JoinPath, known: StoredColumns) -> str:
+    """Describe the columns of a join path that only Spark can compare; return an empty text if there are none."""
+    wanted = {column.name: column for column in known.columns[route.table]}
+    have = {column.name: column for column in known.columns[route.source]}
+    for name, source in zip(route.columns, route.source_columns, strict=True):
         if name.endswith(TEXT) or source.endswith(TEXT):
             continue
         types = arrow_schema((have[source],)).field(0).type, arrow_schema((wanted[name],)).field(0).type
         if not is_comparable(*types):
-            return f"{name} is {wanted[name].type}, and {source} of {way.source} is {have[source].type}"
+            return f"{name} is {wanted[name].type}, and {source} of {route.source} is {have[source].type}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What Spark makes of a pipeline's tables before anything is read or written: their columns and types, or their mistakes."""
+"""Analyse a pipeline's tables with Spark, without reading or writing data: their columns and types, or their errors."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SUGGESTION = re.compile(r"\s*SQLSTATE: \w+.*$")
 def analyse(
     spark: SparkSession, pipeline: Pipeline, landed: Mapping[TableName, tuple[Column, ...]]
 ) -> Mapping[TableName, tuple[Column, ...]]:
-    """Return the columns of every table that the pipeline lands or builds, as their readers see them.
+    """Return the columns of every table that the pipeline lands or builds, as readers see them.
 
-    `landed` are those of the raw tables. Every query is analysed on empty inputs, in order; the first mistake is a SpecError
-    with file, line and column.
+    `landed` are the columns of the raw tables. Every query is analysed on empty inputs, in order; the first error is raised as
+    a SpecError with file, line and column.
     """
     columns = dict(landed)
     for table in pipeline.tables:
@@ -51,15 +51,15 @@ def analyse(
 def _check_unchanged(table: LayerTable, name: str, rows: DataFrame) -> None:
     kind = rows.schema[name].dataType
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StringType):
-        what = f'unchanged "{name}" is of type {kind.simpleString()}, not a list of names'
-        raise table.error(what, at="unchanged", fix="Give it as array<string>")
+        what = f'unchanged "{name}" is of type {kind.simpleString()}, not array<string>'
+        raise table.error(what, at="unchanged", fix="Return the column names as array<string>")
 
 
 def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
     lowered: set[str] = set()
     for name in rows.columns:
         if name.lower() in lowered:
-            raise table.error(f'two columns are called "{name}"', at="", fix="Give each a name of its own with AS")
+            raise table.error(f'duplicate column "{name}"', at="", fix="Rename one of them with AS")
         lowered.add(name.lower())
     check_names(table, rows.columns)
     for expectation in table.expectations:
@@ -69,16 +69,16 @@ def _analyse_table(table: LayerTable, rows: DataFrame) -> tuple[Column, ...]:
     if table.unchanged:
         _check_unchanged(table, table.unchanged, rows)
     try:
-        found = spec_columns(rows.drop(*table.except_columns).schema)
+        columns = spec_columns(rows.drop(*table.except_columns).schema)
     except ValueError as error:
         raise table.error(str(error), at="", fix="Cast it to another type") from None
-    found = strategy_of(table).readable_columns(table, rows, found)
-    types = {column.name: column.type for column in found}
+    columns = strategy_of(table).readable_columns(table, rows, columns)
+    types = {column.name: column.type for column in columns}
     for transform in table.partition_by:
         problem = transform_problem(transform, types=types)
         if problem:
             raise table.error(problem[0], at="partition_by", fix=problem[1])
-    return found
+    return columns
 
 
 def _check_condition(table: LayerTable, rows: DataFrame, what: str, condition: str, line: int) -> None:
@@ -89,5 +89,5 @@ def _check_condition(table: LayerTable, rows: DataFrame, what: str, condition: s
         raise table.error(f"{what} can't be computed: {message}", at=line, fix="Fix the condition") from None
     if not isinstance(kind, BooleanType):
         raise table.error(
-            f"{what} is a {kind.simpleString()}, neither true nor false: {condition}", at=line, fix="Write a condition"
+            f"{what} is of type {kind.simpleString()}, not boolean: {condition}", at=line, fix="Write a boolean condition"
         )

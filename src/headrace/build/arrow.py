@@ -1,4 +1,4 @@
-"""Arrow as rows for Spark, without pandas."""
+"""Pass Arrow and polars rows to Spark, without pandas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def to_spark(spark: SparkSession, rows: pa.Table | pl.DataFrame, schema: StructType) -> DataFrame:
-    """Return the columns of a schema as rows of Spark; polars has other types for text and lists than Spark in Arrow."""
+    """Return the schema's columns as a Spark DataFrame. Converts polars' Arrow types for text and lists to Spark's."""
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(rows, pl.DataFrame) else rows
     table = copy_maps(table.select(schema.names).combine_chunks())
     return from_arrow(spark, table.cast(schema_forms(schema).arrow), schema)
 
 
 def copy_maps(rows: pa.Table) -> pa.Table:
-    """Return rows that can be cast: pyarrow 25.0.1 ends the process when it casts a map that was filtered or taken."""
+    """Return rows that can be cast: pyarrow 25.0.1 crashes the process when it casts a map after filter or take."""
     if not any("map<" in str(field.type) for field in rows.schema):
         return rows
     written = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""What one pass over a build's rows tells beforehand, so that the build does nothing that they don't need."""
+"""Statistics of a build's rows from one pass, so that the build skips steps that the rows don't need."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headrace.spec.model.layers import LayerTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TRUNCATES, _OMITTED = "__truncates", "__untold_rows"
+_TRUNCATES, _OMITTED = "__truncates", "__omitted_rows"
 _TRUNCATED_AT, _DELETED_AT = "__truncated_at", "__deleted_at"
 _BEFORE_TRUNCATES, _BEFORE_DELETES = "__before_truncates", "__before_deletes"
 
 
 @dataclass(frozen=True)
 class BatchStats:
-    """How many rows are truncates, how many have values that they don't tell, and how many may be older than what is kept.
+    """The number of truncates, of rows with omitted values, and of rows that may precede a recorded truncate or delete.
 
-    `truncated_at` and `deleted_at` are the newest of all truncates and deletions so far, as text: the first column of
-    `sequence_by`. What comes after them can't be changed by one that was kept.
+    `truncated_at` and `deleted_at` are the newest truncate and delete so far, as text of the first column of `sequence_by`.
+    Later rows can't be affected by a recorded truncate or delete.
     """
 
     truncates: int = 0
@@ -42,12 +42,12 @@ class BatchStats:
 
 
 def has_batch_stats(table: LayerTable) -> bool:
-    """Return whether a table's events need a glance at all."""
+    """Return whether a table's events need these statistics."""
     return bool(table.apply_as_truncates or table.apply_as_deletes or table.unchanged)
 
 
 def batch_stats_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) -> list[Column]:
-    """Return the aggregates over a query's rows that `read_batch_stats` reads. `entry` is of the build before, if any."""
+    """Return the aggregates over a query's rows for `read_batch_stats`. `entry` is the previous build's."""
     metrics = []
     if table.apply_as_truncates:
         metrics.append(F.count_if(truncates(table)).alias(_TRUNCATES))
@@ -61,7 +61,7 @@ def batch_stats_metrics(table: LayerTable, rows: DataFrame, entry: BuildLedger) 
 
 
 def read_batch_stats(values: Mapping[str, Any]) -> BatchStats:
-    """Return what came of the aggregates."""
+    """Return the statistics from the values of the aggregates."""
     return BatchStats(
         truncates=int(values.get(_TRUNCATES, 0)),
         omitted=int(values.get(_OMITTED, 0)),
@@ -73,9 +73,9 @@ def read_batch_stats(values: Mapping[str, Any]) -> BatchStats:
 
 
 def batch_stats_here(table: LayerTable, rows: pa.Table, entry: BuildLedger) -> BatchStats | None:
-    """Return the glance at few rows, or None where only Spark can read their sequence back from text.
+    """Return the statistics of few rows without Spark, or None if only Spark can parse their sequence from text.
 
-    `rows` have `_tombstone` and `_truncates`, if the table's events can say so. The result is the one of `read_batch_stats`.
+    `rows` have `_tombstone` and `_truncates` if the table declares deletes and truncates. The result equals `read_batch_stats`.
     """
     at = rows[table.sequence_by[0]].combine_chunks()
     if not pa.types.is_string(at.type) and not pa.types.is_integer(at.type):
@@ -92,17 +92,18 @@ def batch_stats_here(table: LayerTable, rows: pa.Table, entry: BuildLedger) -> B
     return BatchStats(count, omitted, before_truncates, before_deletes, truncated_at, deleted_at)
 
 
-def _newest_here(at: pa.Array, which: pa.ChunkedArray, kept: str | None) -> tuple[str | None, int]:
-    """Return what `_newest` asks of Spark: the newest place of some rows and of `kept`, and how many rows may be before it."""
-    last = pa.scalar(kept, pa.string()).cast(at.type)
-    found = [place for place in (last.as_py(), pc.max(at.filter(which.combine_chunks())).as_py()) if place is not None]
+def _newest_here(at: pa.Array, which: pa.ChunkedArray, recorded: str | None) -> tuple[str | None, int]:
+    """Compute `_newest` without Spark: the newest sequence of some rows and `recorded`, and how many rows may precede it."""
+    last = pa.scalar(recorded, pa.string()).cast(at.type)
+    candidates = (last.as_py(), pc.max(at.filter(which.combine_chunks())).as_py())
+    sequences = [sequence for sequence in candidates if sequence is not None]
     before = pc.fill_null(pc.less_equal(at, last), False) if last.is_valid else at.is_null()
-    return str(max(found, key=_in_order)) if found else None, _count(pc.or_(before, at.is_null()))
+    return str(max(sequences, key=_sort_key)) if sequences else None, _count(pc.or_(before, at.is_null()))
 
 
-def _in_order(place: str | int) -> bytes | int:
-    """Return what puts places in Spark's order, which compares the bytes of texts."""
-    return place.encode() if isinstance(place, str) else place
+def _sort_key(sequence: str | int) -> bytes | int:
+    """Return the sort key of a sequence in Spark's order, which compares the bytes of strings."""
+    return sequence.encode() if isinstance(sequence, str) else sequence
 
 
 def _count(conditions: pa.Array | pa.ChunkedArray) -> int:
@@ -110,14 +111,14 @@ def _count(conditions: pa.Array | pa.ChunkedArray) -> int:
 
 
 def _newest(
-    table: LayerTable, rows: DataFrame, which: Column, kept: str | None, at_name: str, before_name: str
+    table: LayerTable, rows: DataFrame, which: Column, recorded: str | None, at_name: str, before_name: str
 ) -> list[Column]:
     name = table.sequence_by[0]
     at, kind = named(name), rows.schema[name].dataType
-    if not isinstance(kind, AtomicType):  # a sequence that can't be read back from text: every row may be older
-        newest = F.coalesce(F.max(F.when(which, at)).cast("string"), F.lit(kept))
+    if not isinstance(kind, AtomicType):  # a sequence that can't be parsed from text: every row may be older
+        newest = F.coalesce(F.max(F.when(which, at)).cast("string"), F.lit(recorded))
         return [newest.alias(at_name), F.count(F.lit(1)).alias(before_name)]
-    last = F.lit(kept).cast(kind)
+    last = F.lit(recorded).cast(kind)
     newest = F.greatest(F.max(F.when(which, at)), last).cast("string")
     is_before = F.coalesce(at <= last, at.isNull())
     return [newest.alias(at_name), F.count_if(is_before).alias(before_name)]

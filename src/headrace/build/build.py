@@ -1,4 +1,4 @@
-"""Builds one table: plan, compute, stage, commit."""
+"""Build one table: plan, compute, stage, commit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 _PROPERTIES = {
     "commit.retry.num-retries": "0",
     "write.metadata.metrics.default": "truncate(16)",
-    # Level 1, as landing and small builds write. Ids differ in each row: a small dictionary is given up for them soon.
+    # Level 1, as in landing and small builds. Ids are unique: with a small dictionary, Parquet falls back to plain early.
     "write.parquet.compression-level": "1",
     "write.parquet.dict-size-bytes": "131072",
 }
@@ -48,7 +48,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Built:
-    """What a build did. `rows` came or changed, `gone` went or were replaced."""
+    """The result of a build. `rows` were added or changed, `gone` were removed or replaced."""
 
     plan: TablePlan
     entry: BuildLedger
@@ -61,28 +61,28 @@ class Built:
 
 
 def build_table(lake: Lake, plan: TablePlan) -> Built:
-    """Build one table and commit it. Idempotent: what a build that died had not committed is built again."""
+    """Build one table and commit it. Idempotent: after a crash, uncommitted changes are built again."""
     with time_phases() as timer:
         while True:
             try:
                 return _build_table(lake, plan, timer)
             except TooManyRowsError as error:
                 plan = take_less(lake.catalog, lake.pipeline, plan)
-                how = "on scans" if plan.on_scans else "with fewer changes"
-                _LOG.info("%s: the build is run %s: %s", plan.table.table, how, error)
+                how = "with scans" if plan.on_scans else "with fewer changes"
+                _LOG.info("%s: retrying the build %s: %s", plan.table.table, how, error)
 
 
 def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
     started, began = time.monotonic(), time.time()
     table = plan.table
     name = table.table
-    lake.read_snapshots.note(name, plan.entry.reads, {str(each): state for each, state in plan.until.items()})
+    lake.read_snapshots.note(name, plan.entry.reads, {str(source): state for source, state in plan.until.items()})
     states = find_algebra(lake.spark, table, lake.columns)
     columns = stored_columns(table, lake.columns[name], has_states=isinstance(states, Algebra))
     have = load_table(lake.catalog, name)
     rescaled = rescaled_columns(have, columns) if have is not None and strategy_of(table).can_rescale else ()
     if rescaled and plan.action != "refresh":
-        plan = replace(plan, action="refresh", why=("a decimal has a larger scale",))
+        plan = replace(plan, action="refresh", why=("the scale of a decimal column increased",))
     if plan.action == "increment" and (why := strategy_of(table).refresh_instead(plan)):
         plan = replace(plan, action="refresh", why=(why,))
     ensure_table(
@@ -108,7 +108,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         definition=plan.definition.digest,
         definition_fields=plan.definition.field_digests,
         writer=str(uuid.uuid4()),
-        reads={str(each): state for each, state in plan.until.items()},
+        reads={str(source): state for source, state in plan.until.items()},
         rows_processed=result.processed,
         rows_written=result.rows,
         expectations=result.results,
@@ -154,13 +154,13 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
 
 
 def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
-    """Return how long the commit of the table's last build took, as far as it is known."""
+    """Return the duration of the last build's commit, or None if unknown."""
     recorded = plan.entry.phases
     return lake.commit_seconds.get(plan.table.table, recorded.commit if recorded else None)
 
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:
-    """Stage what a build changes: in this process if its rows are few and can be fetched, else with Spark's scans."""
+    """Stage a build's changes: in this process if its rows are few and can be fetched, otherwise with Spark's scans."""
     strategy = strategy_of(plan.table)
     if plan.reads_few and not rescaled:
         local = LocalInputs(lake.with_session(lake.small), plan)
@@ -169,10 +169,9 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
         except TooManyRowsError:
             raise
         except NotLocalError as error:
-            _LOG.info("%s: build %d is run on scans: %s", plan.table.table, build_id, error)
-        except pa.ArrowException as error:  # rows that Arrow can't convert, Spark may: the table must not stay as it is
-            message = f"{plan.table.table}: build {build_id} is run on scans"
-            log_failure(_LOG, lake.settings, BUILD, message, error, level=logging.WARNING)
+            _LOG.info("%s: build %d uses scans: %s", plan.table.table, build_id, error)
+        except pa.ArrowException:  # Spark may convert rows that Arrow can't: the table must not become stale
+            _LOG.warning("%s: build %d uses scans", plan.table.table, build_id, exc_info=True)
     inputs = ScannedInputs(lake.with_session(lake.small if plan.is_small else lake.spark), plan)
     try:
         return strategy.stage(inputs, build_id, rescaled=rescaled), measure_lateness(inputs)

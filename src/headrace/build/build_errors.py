@@ -1,4 +1,4 @@
-"""What Spark's errors mean for a table."""
+"""Translate Spark's errors in a build into errors that name the table's file and line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _STATE_FIELD = re.compile(rf"\b{PREFIX}[a-z](?P<call>\d+)\b")
 
 
 def not_unique(table: LayerTable, key: str) -> SpecError:
-    """Return the error for a query that gives several rows of one key, which is written as JSON."""
-    return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or name more of them")
+    """Return the error for a query that returns several rows for one key, given as JSON."""
+    return table.error(f"several rows have the key {key}", at="keys", fix="Group by the keys, or add columns to the keys")
 
 
 def explain_spark_error(table: LayerTable, error: PySparkException, states: Algebra | Recomputed) -> Exception:
-    """Return the error of a build that says which data or query is wrong, on which line, and what to do next."""
+    """Return the error of a failed build, with the data or query that is wrong, its line, and the next step."""
     text = str(error)
     if NOT_UNIQUE in text:
         key = text.split(NOT_UNIQUE, 1)[1].splitlines()[0].split(" SQLSTATE")[0].strip()
@@ -30,12 +30,12 @@ def explain_spark_error(table: LayerTable, error: PySparkException, states: Alge
     return BuildError(
         f"Spark could not compute the table: {text.splitlines()[0]}",
         where=table.place.label if line is None else f"{table.place.label}:{line}",
-        next_step="Nothing was published. Read the whole error with: headrace logs build",
+        next_step="Nothing was published. Read the whole error in logs/spark.log, and fix the query or the data.",
     )
 
 
 def _find_line(table: LayerTable, error: PySparkException, states: Algebra | Recomputed) -> int | None:
-    """Return the line of the expression that failed, if Spark names one that the table's file has once."""
+    """Return the line of the failed expression, if Spark names it and the table's file contains it exactly once."""
     if not isinstance(table.source, Query):
         return None
     for context in error.getQueryContext() or ():
@@ -52,4 +52,4 @@ def _merged_arguments(fragment: str, states: Algebra | Recomputed) -> list[str]:
     if isinstance(states, Recomputed):
         return []
     calls = states.decomposition.calls
-    return [argument for found in _STATE_FIELD.finditer(fragment) for argument in calls[int(found["call"])].arguments]
+    return [argument for match in _STATE_FIELD.finditer(fragment) for argument in calls[int(match["call"])].arguments]

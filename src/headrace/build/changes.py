@@ -1,4 +1,4 @@
-"""What changed in an input since it was last read."""
+"""Read the changes of an input since it was last read."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MOST_FILES = 500
-"""How many files of an input are looked through in Python; more are left to Java."""
+"""The maximum number of an input's files that PyIceberg plans; Spark reads inputs with more."""
 
 _MOST_ROWS = 5_000_000
-"""How many rows of an input may be read into this process; a query may leave most of them out."""
+"""The maximum number of an input's rows that are read into this process; the query may filter out most of them."""
 
 
 def read_changes(
@@ -40,10 +40,10 @@ def read_changes(
     until: InputState,
     columns: tuple[Column, ...],
 ) -> ChangeSet:
-    """Return what happened to an input between two points of its life.
+    """Return the change set of an input between two states.
 
-    Rows tell themselves when they came, so neither compaction nor an expired snapshot changes what is read, and the files that
-    hold none of them are not opened.
+    Rows have a column with the position at which they were added, so compaction and snapshot expiry don't affect the result,
+    and files without such rows are not opened.
     """
     position = position_column(name, pipeline)
     rows = read_input(spark, name, until, columns=columns, with_position=position)
@@ -64,10 +64,10 @@ def read_frame(
     until: InputState,
     columns: Sequence[Column],
 ) -> pl.DataFrame | None:
-    """Return these columns of the rows that came to an input between two points of its life, read without Spark.
+    """Return these columns of the rows added to an input between two states, read without Spark.
 
-    Without `since` they are all rows. None where that can't be told: rows that were there went or changed, a column was
-    another one then, or files or rows are many.
+    Without `since`, return all rows. Return None if Spark must read them: rows were removed or changed, a column had another
+    type in the snapshot, or there are too many files or rows.
     """
     if since and not is_raw(name, pipeline) and (until.removed_in is None or until.removed_in > since.position):
         return None
@@ -79,11 +79,12 @@ def read_frame(
     snapshot = table.snapshot_by_id(until.snapshot_id)
     if snapshot is None or snapshot.schema_id is None:
         return None
-    had = {each.name: each.type for each in spec_columns(table.schemas()[snapshot.schema_id])}
-    files = sum((each.added_files_count or 0) + (each.existing_files_count or 0) for each in snapshot.manifests(table.io))
-    if files > _MOST_FILES or any(had.get(each.name) != each.type for each in columns):
+    types = {column.name: column.type for column in spec_columns(table.schemas()[snapshot.schema_id])}
+    manifests = snapshot.manifests(table.io)
+    files = sum((manifest.added_files_count or 0) + (manifest.existing_files_count or 0) for manifest in manifests)
+    if files > _MOST_FILES or any(types.get(column.name) != column.type for column in columns):
         return None
     position = position_column(name, pipeline)
-    came = column_between(position, since.position + 1, until.position) if since else ALWAYS_TRUE
-    names = tuple(each.name for each in columns)
-    return pl.DataFrame(table.scan(row_filter=came, selected_fields=names, snapshot_id=snapshot.snapshot_id).to_arrow())
+    added = column_between(position, since.position + 1, until.position) if since else ALWAYS_TRUE
+    names = tuple(column.name for column in columns)
+    return pl.DataFrame(table.scan(row_filter=added, selected_fields=names, snapshot_id=snapshot.snapshot_id).to_arrow())

@@ -1,4 +1,4 @@
-"""The rows that a build computed, after their expectations were checked."""
+"""A build's computed rows after checking their expectations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """`computed` are all rows, `good` those that go on, `refused` those to quarantine as JSON with every reason."""
+    """`computed` are all rows, `good` the accepted ones, `refused` the rows for the quarantine as JSON with all reasons."""
 
     computed: Rows
     good: Rows

@@ -1,4 +1,4 @@
-"""Put many changes into a table: the files that held old rows are written again, with Spark."""
+"""Copy-on-write: apply many changes to a table by rewriting the files that hold old rows, with Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SMALL_BYTES = 8 * 1024 * 1024
 
 
 def copy_on_write(target: Target, verdicts: DataFrame) -> tuple[Merged, DataFrame]:
-    """Stage what a merge has decided, and return it with the old rows that changed, which have `_tombstone`."""
+    """Stage the result of a merge, and return it with the changed old rows, which have `_tombstone`."""
     candidates = target.old.scanned
     assert candidates is not None, "copy-on-write follows a scan"
     unchanged = target.table.unchanged
@@ -42,8 +42,8 @@ def copy_on_write(target: Target, verdicts: DataFrame) -> tuple[Merged, DataFram
         F.count("new").alias("new"),
         F.count("old").alias("old"),
         F.count("deletion").alias("deletion"),
-        *(_carried_in("new") if unchanged else ()),
-        *(_carried_in("old") if unchanged else ()),
+        *(_carried_counts("new") if unchanged else ()),
+        *(_carried_counts("old") if unchanged else ()),
     )
     rows = counts.collect()
     touched = [row[PLACE[0]] for row in rows if row[PLACE[0]] is not None]
@@ -75,22 +75,22 @@ def copy_on_write(target: Target, verdicts: DataFrame) -> tuple[Merged, DataFram
 
 
 def _stage(target: Target, new: DataFrame, files: ScanFiles, *, gone: DataFrame, written: int) -> StagedFiles:
-    """Return files with the new rows and the rows of old files that stay. `gone` are the places of rows that don't."""
+    """Write files with the new rows and the remaining rows of old files. `gone` are the places of rows that don't remain."""
     spark = target.lake.spark
     table: JavaObject = load_java_table(spark, target.table.table)
     new = new.withColumn(BUILD_ID, build_number(target.build_id))
-    kept_rows = sum(int(task.file().recordCount()) for task in files.tasks.values())
-    parts = max(1, (written + kept_rows) // ROWS_PER_FILE)
+    old_rows = sum(int(task.file().recordCount()) for task in files.tasks.values())
+    parts = max(1, (written + old_rows) // ROWS_PER_FILE)
     if not files.tasks:
         return stage_files(spark, table, new.coalesce(parts))
-    with read_files(spark, table, files, with_positions=True) as kept:
-        rest = drop_matching(kept, gone, dict(zip((FILE, POSITION), PLACE, strict=True)))
+    with read_files(spark, table, files, with_positions=True) as old:
+        rest = drop_matching(old, gone, dict(zip((FILE, POSITION), PLACE, strict=True)))
         rest = rest.select(*map(named, (*target.columns, BUILD_ID)))
         return stage_files(spark, table, new.unionByName(rest).coalesce(parts))
 
 
 def _small_files(candidates: ScanFiles, chosen: Sequence[str], written: int) -> list[str]:
-    """Return small files to write together with this build's rows, once there are many: live builds make one each."""
+    """Return the small files to merge with this build's rows once there are many: each live build adds one."""
     if not written:
         return []
     small = [
@@ -101,6 +101,6 @@ def _small_files(candidates: ScanFiles, chosen: Sequence[str], written: int) -> 
     return small if len(small) >= MANY_SMALL else []
 
 
-def _carried_in(side: str) -> tuple[Column, Column]:
+def _carried_counts(side: str) -> tuple[Column, Column]:
     carried = F.col(side)[CARRIED]
     return F.count(carried).alias(f"carried_{side}"), F.count_if(has_unknown(carried)).alias(f"unknown_{side}")

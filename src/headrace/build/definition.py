@@ -1,13 +1,13 @@
-"""A table's definition: the versioned document of all that decides which rows the table has.
+"""A table's definition: a versioned document of everything that determines the table's rows.
 
-A build records the document's digest with the table. If the digest of the table's file differs from it later, the table is
-built again from all rows. These rules keep the digest stable:
+A build records the document's digest with the table. If the digest of the table's file differs later, the table is refreshed.
+These rules keep the digest stable:
 
 1. Every field is named here, never taken from another class: renaming a setting in the code changes no document.
-2. A field that has its default is left out of the document, at every level. To add a setting, add a field whose default means
-   "as before": tables that don't use the setting keep their digests.
-3. A default never changes. It says what the document means without the field, not what a setting is by default today.
-4. A change that these rules don't allow is a new VERSION, and then digests of both versions are compared.
+2. A field with its default value is omitted from the document, at every level. To add a setting, add a field whose default is
+the previous behaviour: tables that don't use the setting keep their digests. 3. A default never changes. It is the meaning of a
+document without the field, not the current default of a setting. 4. A change that these rules don't allow needs a new VERSION,
+and then digests of both versions are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.spec.sql.sql_text import condition_without_comments, without_comme
 
 VERSION = 1
 _FIELD_DIGEST = 12
-"""How many hexadecimal digits tell the contents of one field apart; they only explain a change, and never decide about one."""
+"""The number of hexadecimal digits in a field's digest. Field digests only explain a change, they never trigger a refresh."""
 
 _IN_WORDS = {"query": "the query", "python": "the Python file", "stage": "the columns in stage_tables.yaml"}
 
@@ -41,7 +41,7 @@ class StagedColumnDefinition:
 
 @dataclass(frozen=True)
 class StageDefinition:
-    """An entry of stage_tables.yaml. Its query is not part of it: that grows with the captured table."""
+    """An entry of stage_tables.yaml, without its query, which grows with the captured table."""
 
     source: str
     columns: tuple[StagedColumnDefinition, ...] = ()
@@ -71,7 +71,7 @@ class MatchDefinition:
 
 @dataclass(frozen=True)
 class FuzzyDefinition:
-    """`levels` are those of the comparisons that are used: how, then test, m, u and limit of each. `seed` is set by `train`."""
+    """`levels` has each comparison in use with its levels: test, m, u and limit. `seed` is set by `train`."""
 
     compare: tuple[tuple[str, str], ...]
     block_on: tuple[tuple[str, ...], ...]
@@ -83,11 +83,11 @@ class FuzzyDefinition:
 
 @dataclass(frozen=True, kw_only=True)
 class TableDefinition:
-    """All that decides which rows a table has. Fields are named as in the table's file.
+    """Everything that determines a table's rows. Fields are named as in the table's file.
 
-    One of `query`, `python` (the text of the file) and `stage` is set. `expect` are the expectations that keep rows out: the
-    condition, and what happens otherwise. Formatting and comments of SQL are no part of it, nor is what changes no row:
-    `about`, `partition_by`, `constant`, `watermark`, `largest_entity`.
+    One of `query`, `python` (the text of the file) and `stage` is set. `expect` are the expectations that reject rows: the
+    condition and the action. SQL formatting and comments are not part of it, nor are settings that change no row: `about`,
+    `partition_by`, `constant`, `watermark`, `largest_entity`.
     """
 
     kind: str
@@ -111,32 +111,32 @@ class TableDefinition:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The document: its version, and every field that has not its default."""
+        """The document: its version, and every field that differs from its default."""
         return {"version": VERSION, **_without_defaults(self)}
 
     @property
     def digest(self) -> str:
-        """The version, and the SHA-256 of the document as canonical JSON."""
+        """The version and the SHA-256 of the document as canonical JSON."""
         return f"{VERSION}:{hashlib.sha256(_canonical(self.document)).hexdigest()}"
 
     @property
     def field_digests(self) -> Mapping[str, str]:
-        """A short digest of each field of the document, which says later what has changed."""
+        """A short digest of each field of the document, to name the changed fields later."""
         written = _without_defaults(self)
         return {name: hashlib.sha256(_canonical(value)).hexdigest()[:_FIELD_DIGEST] for name, value in written.items()}
 
     def changes_since(self, recorded: Mapping[str, str]) -> tuple[str, ...]:
-        """Return which fields differ from recorded digests, in words; none where nothing was recorded."""
+        """Return the names of the fields that differ from recorded digests; none if no digests were recorded."""
         if not recorded:
             return ()
         now = self.field_digests
-        known = [each.name for each in fields(self)]
+        known = [field.name for field in fields(self)]
         names = [*known, *sorted(name for name in recorded if name not in known)]
         return tuple(_IN_WORDS.get(name, name) for name in names if now.get(name) != recorded.get(name))
 
 
 def definition_of(table: LayerTable) -> TableDefinition:
-    """Return the definition of a table; the file of a Python table is read for it."""
+    """Return the definition of a table. Reads the file of a Python table."""
     is_query = isinstance(table.source, Query)
     return TableDefinition(
         kind=table.kind,
@@ -159,9 +159,9 @@ def definition_of(table: LayerTable) -> TableDefinition:
         oldest_by=table.oldest_by,
         fuzzy=None if table.fuzzy is None else _fuzzy(table.fuzzy),
         expect=tuple(
-            (condition_without_comments(each.that), each.otherwise)
-            for each in table.expectations
-            if each.otherwise in ("drop", "quarantine")
+            (condition_without_comments(expectation.that), expectation.otherwise)
+            for expectation in table.expectations
+            if expectation.otherwise in ("drop", "quarantine")
         ),
     )
 
@@ -187,9 +187,9 @@ def _match(match: Match) -> MatchDefinition:
 
 
 def _fuzzy(fuzzy: Fuzzy) -> FuzzyDefinition:
-    used = sorted({each.how for each in fuzzy.compare})
+    used = sorted({comparison.how for comparison in fuzzy.compare})
     return FuzzyDefinition(
-        compare=tuple((each.column, each.how) for each in fuzzy.compare),
+        compare=tuple((comparison.column, comparison.how) for comparison in fuzzy.compare),
         block_on=tuple(block.columns for block in fuzzy.block_on),
         at_least=float(fuzzy.at_least),
         levels=tuple((how, tuple((level.test, level.m, level.u, float(level.limit)) for level in LEVELS[how])) for how in used),
@@ -199,15 +199,16 @@ def _fuzzy(fuzzy: Fuzzy) -> FuzzyDefinition:
 
 
 def _without_defaults(value: Any) -> Any:
-    """Return a value as JSON has it; of dataclasses the fields that have not their default."""
+    """Return a value as JSON; for dataclasses, only the fields that differ from their default."""
     if is_dataclass(value):
-        written = ((each, getattr(value, each.name)) for each in fields(value))
-        return {each.name: _without_defaults(held) for each, held in written if each.default is MISSING or held != each.default}
+        pairs = [(field, getattr(value, field.name)) for field in fields(value)]
+        changed = [(field, item) for field, item in pairs if field.default is MISSING or item != field.default]
+        return {field.name: _without_defaults(item) for field, item in changed}
     if isinstance(value, tuple):
         return [_without_defaults(item) for item in value]
     return value
 
 
 def _canonical(value: Any) -> bytes:
-    """Return JSON of which a value has exactly one: sorted names, no spaces, plain ASCII."""
+    """Return canonical JSON: sorted names, no spaces, ASCII only."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")

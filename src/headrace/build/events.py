@@ -1,4 +1,4 @@
-"""Rows as what they say of keys: a value, a deletion, the end of all that was before. Pure: DataFrame in, DataFrame out."""
+"""Interpret rows as events: upserts, deletes and truncates. Pure: DataFrame in, DataFrame out."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from headrace.spec.model.layers import Expectation, LayerTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-OMITTED = "__untold"
-"""The names of the columns whose value an event could not tell; null where it told all."""
+OMITTED = "__omitted"
+"""The names of the columns whose values an event omits; null if it contains all."""
 
 EPOCH = "__epoch"
-"""The first truncate after an event (`at`, `time`): what it says holds until then. Null where none came after it."""
+"""The first truncate after an event (`at`, `time`), which ends the event's validity; null if there is none."""
 
 
 def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
-    """Return the rows with what they say: `_tombstone`, `_truncates`, untold columns; without what the table leaves out."""
+    """Add `_tombstone`, `_truncates` and the omitted columns to the rows, and drop the table's excluded columns."""
     marks = event_marks(table)
     if table.unchanged:
         marks[OMITTED] = named(table.unchanged)
@@ -32,7 +32,7 @@ def mark_events(table: LayerTable, rows: DataFrame) -> DataFrame:
 
 
 def event_marks(table: LayerTable) -> dict[str, Column]:
-    """Return the columns that say what an event does to other rows: `_tombstone`, and `_truncates` where events can."""
+    """Return the columns that mark deletes and truncates: `_tombstone`, and `_truncates` if the table declares truncates."""
     marks = {DELETED: deletes(table)}
     if table.apply_as_truncates:
         marks[TRUNCATES] = truncates(table)
@@ -45,23 +45,23 @@ def deletes(table: LayerTable) -> Column:
 
 
 def truncates(table: LayerTable) -> Column:
-    """Return the condition that a row of the query says that all rows before it are gone."""
+    """Return the condition that a row of the query truncates the table: all rows before it are removed."""
     return F.coalesce(F.expr(table.apply_as_truncates), F.lit(False)) if table.apply_as_truncates else F.lit(False)
 
 
 def expectations_of(table: LayerTable) -> tuple[Expectation, ...]:
-    """Return what is expected of rows: nothing of a truncate that is no row."""
+    """Return the table's expectations; truncates without a key are exempt."""
     if not table.apply_as_truncates:
         return table.expectations
     no_key = " OR ".join(f"`{key}` IS NULL" for key in table.keys)
     exempt = f"(coalesce({table.apply_as_truncates}, false) AND ({no_key}))"
-    return tuple(replace(each, that=f"{exempt} OR ({each.that})") for each in table.expectations)
+    return tuple(replace(expectation, that=f"{exempt} OR ({expectation.that})") for expectation in table.expectations)
 
 
 def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, DataFrame | None]:
-    """Return the rows that are of a key, and the truncates among all: their sequence and time, in the table's columns.
+    """Return the rows with a key, and the truncates with their sequence and time, in the table's columns.
 
-    A truncate that has all its keys is a row, too.
+    A truncate that has all keys counts as a row, too.
     """
     if not table.apply_as_truncates:
         return marked, None
@@ -71,22 +71,22 @@ def split_truncates(table: LayerTable, marked: DataFrame) -> tuple[DataFrame, Da
 
 
 def truncate_columns(table: LayerTable) -> tuple[str, ...]:
-    """Return the columns that a truncate is known by: where it stands, and when it was."""
+    """Return the columns that identify a truncate: its sequence and its time."""
     return tuple(dict.fromkeys((table.sequence_by[0], table.versioned_by)))
 
 
-def with_epochs(table: LayerTable, events: DataFrame, found: Sequence[DataFrame]) -> DataFrame:
-    """Return the events with the first truncate after each. `found` are truncates, in any order and any number of times.
+def with_epochs(table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame]) -> DataFrame:
+    """Return the events with the first truncate after each. `truncates` may be unordered and contain duplicates.
 
-    Only the first column of `sequence_by` is compared: those that follow tell events of one key apart, and a truncate has none.
+    Only the first column of `sequence_by` is compared: the others order events of one key, and a truncate has no key.
     """
     at = named(table.sequence_by[0])
     time = named(table.versioned_by)
-    if not found:
+    if not truncates:
         return events.withColumn(EPOCH, F.lit(None).cast(_epoch_type(table, events)))
-    every = reduce(lambda a, b: a.unionByName(b), found)
+    every = reduce(lambda a, b: a.unionByName(b), truncates)
     gathered = every.agg(F.array_sort(F.collect_set(F.struct(at.alias("at"), time.alias("time")))).alias("__truncates"))
-    later = F.filter(F.col("__truncates"), lambda each: F.coalesce(each["at"] > at, at.isNull()))
+    later = F.filter(F.col("__truncates"), lambda truncate: F.coalesce(truncate["at"] > at, at.isNull()))
     return events.crossJoin(F.broadcast(gathered)).withColumn(EPOCH, F.array_min(later)).drop("__truncates")
 
 

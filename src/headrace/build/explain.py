@@ -1,4 +1,4 @@
-"""Explains a plan: how a table is kept up to date, where its builds run and why, and what they read."""
+"""Explain a plan: how a table is built, where its builds run and why, and what they read."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from headrace.spec.model.pipeline import Pipeline
 
 Engine = Literal["memory", "scans"]
 
-_ALL_AGAIN = "all rows are written again"
-_FEW_AGAIN = f"{_ALL_AGAIN}, and its inputs have at most {FEW_REFRESHED:,}"
+_ALL_AGAIN = "all rows are rewritten"
+_FEW_AGAIN = f"{_ALL_AGAIN}, and the inputs have at most {FEW_REFRESHED:,} rows"
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where a build runs: in memory, on rows that are fetched through file indexes, or on Spark's scans."""
+    """Where a build runs: in memory, on rows fetched through file indexes, or on Spark's scans."""
 
     engine: Engine
     why: str
@@ -39,9 +39,9 @@ class Where:
 class Explanation:
     """How a table is built.
 
-    `small_builds` says where builds of few changes run, and `next_build` where the planned one does; None where nothing has to
-    be built. `changed` is how many rows of its inputs the next build has to follow, as far as metadata tells. `stored` is what
-    is cached of the table's rows and indexes on this machine.
+    `small_builds` is where builds of few changes run, and `next_build` where the planned build runs, or None if there is
+    nothing to build. `changed` is the number of changed input rows for the next build, from metadata. `stored` is the size of
+    the table's cached rows and indexes on this machine.
     """
 
     plan: TablePlan
@@ -55,7 +55,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Explainer:
-    """Explains the plans of one pipeline. `most_bytes` bounds the row store, and `stored` is what it holds by table id."""
+    """Explains the plans of one pipeline. `most_bytes` bounds the row store, and `stored` has its sizes by table id."""
 
     catalog: Catalog
     pipeline: Pipeline
@@ -84,7 +84,7 @@ class Explainer:
             return _refresh(plan)
         for read in reads:
             if read.is_too_large:
-                return Where("scans", f"all {read.rows:,} rows of {read.table} are needed: {read.whole}")
+                return Where("scans", f"it needs all {read.rows:,} rows of {read.table}: {read.whole}")
         needed = possible = 0
         for name in dict.fromkeys(read.table for read in reads):
             table = load_table(self.catalog, name)
@@ -101,10 +101,10 @@ class Explainer:
             needed += max(sizes, default=0) if is_pruned else sum(sizes)
             possible += sum(sizes)
         if needed > self.most_bytes:
-            return Where("scans", f"the rows of the files that it reads take about {needed >> 20:,} MB, {self._exceeds}")
-        bound = f"up to {MOST_ROWS:,} rows, and {MOST_BYTES >> 20} MB in all, are fetched through file indexes"
+            return Where("scans", f"the rows of its input files take about {needed >> 20:,} MB, {self._exceeds}")
+        bound = f"it fetches up to {MOST_ROWS:,} rows, and {MOST_BYTES >> 20} MB in total, through file indexes"
         if possible > self.most_bytes:
-            bound += f", unless the rows of the files that can hold them exceed build.cache_mb ({self.most_bytes >> 20:,})"
+            bound += f", unless the rows of the files that may hold them exceed build.cache_mb ({self.most_bytes >> 20:,})"
         return Where("memory", bound)
 
     @property
@@ -113,7 +113,7 @@ class Explainer:
 
 
 def _reads_all_files(table: Table, read: Read) -> bool:
-    """Return whether a small build opens all files of a table: they have no bounds of the columns that rows are found by."""
+    """Return whether a small build opens all files of a table, because they have no bounds for the lookup columns."""
     schema = table.schema()
     return bool(read.columns or read.whole) and not any(has_bounds(schema, name) for name in read.columns)
 

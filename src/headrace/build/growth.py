@@ -1,4 +1,4 @@
-"""Raw tables that grow while they land: the columns that a captured table has got since its pipeline was written."""
+"""Track columns that captured tables gained after their pipeline was written."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Landed = Mapping[TableName, tuple[Column, ...]]
 
 
 def columns_landed(catalog: Catalog, pipeline: Pipeline) -> Landed:
-    """Return the columns of all raw tables, as they are now."""
+    """Return the current columns of all raw tables."""
     return {stream.table: _columns_now(catalog, stream) for stream in pipeline.streams}
 
 
 def has_grown(catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, known: Landed) -> bool:
-    """Return whether a raw table that a plan reads has columns which were not known when its query was analysed.
+    """Return whether a raw table that a plan reads has columns that were unknown when its query was analysed.
 
-    Asked after the plan was made it is certain: tables only grow, so what the plan reads has no more columns than this finds.
+    Call it after planning: columns are only added, so the plan's snapshots have no other columns than this function sees.
     """
-    growing = (each for each in pipeline.streams if _grows(each) and each.table in plan.table.inputs)
+    growing = (stream for stream in pipeline.streams if _grows(stream) and stream.table in plan.table.inputs)
     return any(_columns_now(catalog, stream) != known[stream.table] for stream in growing)
 
 
 def widest(least: tuple[Column, ...], have: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns of both, at every depth: first the least that there are, then those that came since."""
-    found = {column.name: column for column in have}
-    first = tuple(_widest_column(each, found[each.name]) if each.name in found else each for each in least)
-    names = {each.name for each in least}
-    return (*first, *(replace(each, required=False) for each in have if each.name not in names))
+    """Return the union of the columns at every depth: first the pipeline's columns, then the added ones."""
+    existing = {column.name: column for column in have}
+    first = tuple(_widest_column(column, existing[column.name]) if column.name in existing else column for column in least)
+    names = {column.name for column in least}
+    return (*first, *(replace(column, required=False) for column in have if column.name not in names))
 
 
 def _widest_column(least: Column, have: Column) -> Column:
@@ -61,5 +61,5 @@ def _columns_now(catalog: Catalog, stream: Stream) -> tuple[Column, ...]:
 
 
 def _grows(stream: Stream) -> bool:
-    """Return whether a stream's events bring schemas of their own, which may name more than the pipeline does."""
+    """Return whether a stream's events contain their own schemas, which may have more columns than the pipeline's."""
     return stream.format == "debezium"

@@ -1,4 +1,4 @@
-"""Where a table's inputs stand, and how their rows are read."""
+"""The states of a table's inputs, and reading their rows with Spark."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ CHECKPOINT = "checkpoint_id"
 
 
 def is_raw(name: TableName, pipeline: Pipeline) -> bool:
-    """Return whether a table is landed, rather than built."""
+    """Return whether a table is landed instead of built."""
     return any(stream.table == name for stream in pipeline.streams)
 
 
 def position_column(name: TableName, pipeline: Pipeline) -> str:
-    """Return the column that says when a row came: the checkpoint of a landed row, the build of a built one."""
+    """Return the column with a row's position: the checkpoint of a landed row, or the build id of a built row."""
     return CHECKPOINT if is_raw(name, pipeline) else BUILD_ID
 
 
 def state_of(table: Table | None, *, raw: bool) -> InputState:
-    """Return where an input stands now; a table that is not there yet is as good as an empty one."""
+    """Return the current state of an input. A missing table is like an empty one."""
     if table is None:
         return InputState()
     current = table.current_snapshot()
@@ -58,9 +58,9 @@ def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, .
 def read_input(
     spark: SparkSession, name: TableName, state: InputState, *, columns: tuple[Column, ...], with_position: str | None = None
 ) -> DataFrame:
-    """Return an input's rows at a point in its life; columns that its file does not name are left out.
+    """Return these columns of an input's rows at a state.
 
-    A column, or a field of one, that the table did not have then is null, and a type that was widened since is the wider one.
+    Columns and nested fields that were added later are null, and types that were widened later are the wider ones.
     """
     schema = spark_schema(columns)
     if state.snapshot_id is None:

@@ -1,4 +1,4 @@
-"""What a build keeps of what it takes away: old rows for those who follow them, deletions and truncates for late events."""
+"""Retain the rows that a build removes: old rows for downstream tables, deletes and truncates for late events."""
 
 from __future__ import annotations
 
@@ -23,53 +23,54 @@ if TYPE_CHECKING:
 def keep_before(
     inputs: PlannedInputs, merged: Merged, before: DataFrame | pa.Table, build_id: int, *, marked: DataFrame | None = None
 ) -> bool:
-    """Keep the old rows that a merge changed for those who follow them, deletions, and the truncates among `marked`.
+    """Retain the old rows that a merge changed, deletes, and the truncates among `marked`.
 
-    Says whether there was anything to keep.
+    Return whether anything was retained.
     """
-    if not _is_kept(inputs, merged) and marked is None:
+    if not _is_needed(inputs, merged) and marked is None:
         return False
     keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
     return True
 
 
-def _is_kept(inputs: PlannedInputs, merged: Merged) -> bool:
-    """Return whether anybody needs what a merge took away: those who follow the table, or events that come late.
+def _is_needed(inputs: PlannedInputs, merged: Merged) -> bool:
+    """Return whether downstream tables or late events need the rows that a merge removed.
 
-    Also a reader with the same key needs the old row: its query may leave the new one out.
+    A downstream table with the same key needs the old row, too: its query may filter out the new one.
     """
     name = inputs.table.table
-    is_followed = any(name in each.change_sources for each in inputs.lake.pipeline.tables)
+    is_followed = any(name in table.change_sources for table in inputs.lake.pipeline.tables)
     return bool(merged.deletions or (merged.gone and is_followed))
 
 
 def keep_removed(
     inputs: PlannedInputs, rows: DataFrame | pa.Table, *, build_id: int, generation: int, marked: DataFrame | None = None
 ) -> None:
-    """Keep rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
+    """Record rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""
     lake, table = inputs.lake, inputs.table
     columns = lake.columns[table.table]
     names = (*(column.name for column in columns), DELETED)
     truncates = None if marked is None else _truncates_in(inputs, marked)
-    kept: DataFrame | pa.Table
+    removed: DataFrame | pa.Table
     if isinstance(rows, pa.Table):
-        kept = rows.select(names).append_column(TRUNCATES, pa.repeat(pa.scalar(False), rows.num_rows))
+        removed = rows.select(names).append_column(TRUNCATES, pa.repeat(pa.scalar(False), rows.num_rows))
         if truncates is not None:
-            # A truncate has nulls also where rows can't: `is_current`, if the query's columns are required.
-            optional = pa.schema([field.with_nullable(True) for field in kept.schema])
-            found = to_arrow(truncates.select(*map(named, kept.column_names))).cast(optional)
-            kept = pa.concat_tables([kept.cast(optional), found])
+            # A truncate has nulls even in required columns, such as `is_current`.
+            optional = pa.schema([field.with_nullable(True) for field in removed.schema])
+            truncate_rows = to_arrow(truncates.select(*map(named, removed.column_names))).cast(optional)
+            removed = pa.concat_tables([removed.cast(optional), truncate_rows])
     else:
-        kept = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
-        kept = kept if truncates is None else kept.unionByName(truncates)
-    write_removed(lake, table.table, kept, columns=columns, build_id=build_id, generation=generation)
+        removed = rows.select(*map(named, names), F.lit(False).alias(TRUNCATES))
+        removed = removed if truncates is None else removed.unionByName(truncates)
+    write_removed(lake, table.table, removed, columns=columns, build_id=build_id, generation=generation)
     fault_point(f"{table.table}:kept")
 
 
 def _truncates_in(inputs: PlannedInputs, marked: DataFrame) -> DataFrame:
-    """Return the truncates among rows, as they are kept: their sequence and time, and nulls."""
-    _, found = split_truncates(inputs.table, marked)
-    assert found is not None
+    """Return the truncates among rows in the form that is recorded: their sequence and time, and nulls."""
+    _, truncates = split_truncates(inputs.table, marked)
+    assert truncates is not None
     schema = spark_schema(inputs.lake.columns[inputs.table.table])
-    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields if field.name not in found.columns)
-    return found.select("*", *nulls, F.lit(True).alias(DELETED), F.lit(True).alias(TRUNCATES))
+    missing = (field for field in schema.fields if field.name not in truncates.columns)
+    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in missing)
+    return truncates.select("*", *nulls, F.lit(True).alias(DELETED), F.lit(True).alias(TRUNCATES))

@@ -1,4 +1,4 @@
-"""Ranges of keys: which files of a table can hold rows of some keys."""
+"""Prune a table's files by the bounds of keys."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Bounds = Mapping[str, tuple[Any, Any, bool]]
-"""The least and the greatest value of a column, and whether it is null anywhere."""
+"""The minimum and maximum of a column, and whether it contains nulls."""
 
 
 def key_bounds(keys: DataFrame, table: LayerTable) -> Bounds:
-    """Return the ranges of keys and constant columns, which say which files can hold such rows."""
+    """Return the bounds of the keys and constant columns, for pruning files."""
     names = _bounded(keys, table)
     columns: list[Column] = []
     for name in names:
@@ -42,9 +42,9 @@ def key_bounds(keys: DataFrame, table: LayerTable) -> Bounds:
 
 
 def bounds_expression(spark: SparkSession, bounds: Bounds) -> JavaObject | None:
-    """Return the Iceberg expression that a file must be able to satisfy to hold a touched key."""
+    """Return the Iceberg expression that matches the files which may hold a touched key."""
     expressions = iceberg_class(spark, "expressions.Expressions")
-    found = None
+    expression = None
     for name, (least, greatest, has_null) in bounds.items():
         parts = []
         if least is not None:
@@ -56,12 +56,12 @@ def bounds_expression(spark: SparkSession, bounds: Bounds) -> JavaObject | None:
         if has_null or least is None:
             parts.append(expressions.isNull(name))
         either = parts[0] if len(parts) == 1 else getattr(expressions, "or")(*parts)
-        found = either if found is None else getattr(expressions, "and")(found, either)
-    return found
+        expression = either if expression is None else getattr(expressions, "and")(expression, either)
+    return expression
 
 
 def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:
-    """Return the columns whose ranges say which files can hold a key: strings are spread all over."""
+    """Return the columns whose bounds prune files: string keys are spread over all files."""
     names = dict.fromkeys((*table.keys, *table.constant))
     kinds = {field.name: field.dataType for field in rows.schema.fields}
     return [
@@ -74,7 +74,7 @@ def _bounded(rows: DataFrame, table: LayerTable) -> list[str]:
 
 
 def _as_text(kind: DataType) -> Any:
-    """Return how a value of a column becomes what Iceberg's expressions take."""
+    """Return the function that converts a column to values for Iceberg's expressions."""
     if isinstance(kind, TimestampType):
         return lambda column: F.date_format(column, TIMESTAMP)
     if isinstance(kind, TimestampNTZType):

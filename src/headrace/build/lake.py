@@ -1,4 +1,4 @@
-"""What the builds of a pipeline share: sessions, catalog, columns, and what they have read."""
+"""The resources that a pipeline's builds share: sessions, catalog, columns and caches."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CACHED_BYTES = 4 * 1024 * 1024
-"""How many bytes of Arrow are cached of each. Spark holds the same rows, several times as large, in a heap of 1 GB."""
+"""The size of each cache in bytes of Arrow. Spark holds the same rows, several times as large, in a heap of 1 GB."""
 
 _MOST_PLACEHOLDERS = 2_000
-"""How many inputs of prepared queries are kept: more than hundreds of tables have. Those of columns of the past are dropped."""
+"""How many inputs of prepared queries are cached: enough for hundreds of tables. Inputs with outdated columns are evicted."""
 
 
 @dataclass(frozen=True)
 class Lake:
-    """A pipeline's tables: the session and catalog that reach them, and the columns of each.
+    """A pipeline's tables: the session and catalog to access them, and the columns of each.
 
-    `small` is a session for builds of few rows: it compiles nothing, which takes longer than such a build does. `read_files` is
-    what builds have read and the next ones need again. `files` knows the files of every snapshot, and `store` their rows by the
-    values of some columns. `change_sets` and `lookups` are small ones of snapshots that several builds read: Spark is given
-    their rows once. `read_snapshots` are those that the pipeline's tables have read up to. `placeholders` stand for the inputs
-    of queries that were planned. `commit_seconds` is how long the last commit of each table took.
+    `small` is a session for builds of few rows, without code generation, because compiling would take longer than the build.
+    `read_files` caches files for later builds. `files` lists the files of snapshots, and `store` looks up their rows by column
+    values. `change_sets` and `lookups` cache small inputs that several builds read, so that Spark gets their rows once.
+    `read_snapshots` are the snapshots that the pipeline's tables have read up to. `placeholders` are the inputs of prepared
+    queries. `commit_seconds` is the duration of each table's last commit.
     """
 
     spark: SparkSession
@@ -57,6 +57,6 @@ class Lake:
     commit_seconds: dict[TableName, float] = field(default_factory=dict)
 
     def with_session(self, session: SparkSession) -> Lake:
-        """Return the lake with one of its sessions in the place of `spark`, which is then the active one of this thread."""
+        """Return the lake with one of its sessions as `spark`, and make it this thread's active session."""
         use_session(session)
         return replace(self, spark=session)

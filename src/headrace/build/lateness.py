@@ -1,7 +1,7 @@
-"""How late rows come: a table's watermark, and the rows that came behind it.
+"""Measure lateness: a table's watermark, and the rows that arrive behind it.
 
-Late rows are not dropped. A build computes what they touch again, from the lake, so a window is right however late its last row
-comes; the watermark says how often that happens.
+Late rows are not dropped. A build recomputes the rows that they touch, so a window is correct however late its last row
+arrives; the watermark only measures how often that happens.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TIMES = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
 
 @dataclass(frozen=True)
 class Lateness:
-    """The highest time of something that happened, in microseconds, and how many rows came when it was too far ahead of theirs.
+    """The highest event time in microseconds, and the number of late rows.
 
-    None stands for a table without a watermark, or one that has seen no time yet.
+    The event time is None for a table without a watermark, or before its first event.
     """
 
     event_time_us: int | None
@@ -31,9 +31,9 @@ class Lateness:
 
 
 def measure_lateness(inputs: PlannedInputs) -> Lateness:
-    """Return what the table's entry shall say of its watermark after a build.
+    """Return the lateness for the table's ledger entry after a build.
 
-    A row is late if it lies behind what earlier builds had seen, less the delay; a table that is written anew keeps its count.
+    A row is late if its time is before the highest time of earlier builds, minus the delay. A refresh keeps the count.
     """
     watermark, entry = inputs.table.watermark, inputs.plan.entry
     driver = inputs.table.drivers[0] if inputs.table.drivers else None
@@ -45,18 +45,18 @@ def measure_lateness(inputs: PlannedInputs) -> Lateness:
     rows = inputs.whole(driver) if refresh else inputs.changes(driver).entered
     before = None if refresh else entry.event_time_us
     highest, late = _measure(rows, watermark.column, before=None if before is None else before - round(watermark.seconds * 1e6))
-    seen = [moment for moment in (before, highest) if moment is not None]
-    return Lateness(max(seen) if seen else None, entry.rows_late + late)
+    times = [moment for moment in (before, highest) if moment is not None]
+    return Lateness(max(times) if times else None, entry.rows_late + late)
 
 
 def _measure(rows: Rows, column: str, *, before: int | None) -> tuple[int | None, int]:
-    """Return the highest time in microseconds, and how many rows have one that is lower than `before`."""
+    """Return the highest time in microseconds, and the number of rows with a time lower than `before`."""
     if isinstance(rows, LocalRows) and rows.arrow.schema.field(column).type in _TIMES:
         moments = rows.arrow[column].cast(pa.int64())
         late = 0 if before is None else pc.sum(pc.less(moments, before)).as_py() or 0
         return pc.max(moments).as_py(), late
     moment = F.unix_micros(named(column).cast("timestamp"))
     count = F.lit(0) if before is None else F.count_if(moment < before)
-    found = rows.frame.agg(F.max(moment).alias("highest"), count.alias("late")).first()
-    assert found is not None
-    return found["highest"], int(found["late"])
+    row = rows.frame.agg(F.max(moment).alias("highest"), count.alias("late")).first()
+    assert row is not None
+    return row["highest"], int(row["late"])

@@ -1,4 +1,4 @@
-"""The digest by which version 0.1 told a table's definition from others."""
+"""The digest of a table's definition in version 0.1."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.spec.sql.sql_text import without_comments
 def legacy_digest(table: LayerTable) -> str:
     """Return the digest that a build of version 0.1 recorded for this table.
 
-    It hashes the representation of Python values, so nothing here may change: tables that were last built by 0.1 are
-    recognised by it. Builds record `TableDefinition.digest` instead.
+    It hashes the repr of Python values, so nothing here may change: it recognises tables that were last built by 0.1. Builds
+    record `TableDefinition.digest` instead.
     """
     written = table.source
     source = (
@@ -38,6 +38,6 @@ def legacy_digest(table: LayerTable) -> str:
         *((table.valid_from,) if table.valid_from else ()),
         *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
         *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
-        tuple((each.that, each.otherwise) for each in table.expectations if each.otherwise in ("drop", "quarantine")),
+        tuple((rule.that, rule.otherwise) for rule in table.expectations if rule.otherwise in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Inputs of a small build: few rows, fetched as Arrow through file indexes, which Spark then reads from memory.
 
-Nothing here depends on how much a table holds. Where a build would need more rows than fit, a NotLocalError says so, and it is
-run on Spark's scans instead; nothing has been written by then.
+The cost does not depend on the size of a table. If a build needs more rows than fit into memory, a NotLocalError is raised
+before anything is written, and the build uses Spark's scans instead.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SMALL_LOOKUP = 2_000
-"""Up to so many rows a lookup is read whole: a fetch by its join columns would cost as much."""
+"""Lookups with at most this many rows are read whole: fetching rows by the join columns would cost as much."""
 
 
 class LocalInputs(PlannedInputs):
-    """Every read is a fetch of few rows."""
+    """Inputs that fetch few rows with every read."""
 
     @property
     def changes_few(self) -> bool:
@@ -71,7 +71,7 @@ class LocalInputs(PlannedInputs):
             left = self._tables.left(name, since=since, until=until)
             return ChangeSet(entered, None if left is None else self._rows(name, left))
 
-        # A table's change set is the same for all its readers, which mostly are at the same position.
+        # A table's change set is shared by its downstream tables, which are mostly at the same position.
         key = (self.lake.spark, name, self.lake.columns[name], since, until)
         return self.lake.change_sets.get_or_build(key, read, weigh=lambda changes: changes.nbytes)
 
@@ -89,15 +89,15 @@ class LocalInputs(PlannedInputs):
         names = arrow_of(values).column_names
         left, right = pl.DataFrame(arrow_of(rows).select(names)), pl.DataFrame(arrow_of(values))
         numbered = left.with_row_index("__row").join(right.cast(left.schema), on=names, how="anti", nulls_equal=True)
-        kept = arrow_of(rows).take(numbered["__row"].to_arrow())
-        return LocalRows(self.lake.spark, kept, _local(rows).schema)
+        remaining = arrow_of(rows).take(numbered["__row"].to_arrow())
+        return LocalRows(self.lake.spark, remaining, _local(rows).schema)
 
     def near(self, name: TableName, touched: Rows) -> Rows:
         keys = driver_keys(self.lake, self.table, name)
         ranges = key_ranges(self.lake, self.table, name, arrow_of(touched))
         match = self._match(name, touched.select(keys)) if keys else None
         if match is None and ranges is None and self.plan.until[name].rows > MOST_ROWS:
-            raise NotLocalError(f"rows of {name} can't be found by the keys of {self.table.table}")
+            raise NotLocalError(f"rows of {name} can't be looked up by the keys of {self.table.table}")
         return self._rows(name, self._tables.fetch(name, self.plan.until[name], match=match, between=ranges))
 
     def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
@@ -110,7 +110,7 @@ class LocalInputs(PlannedInputs):
         return Affected(context, self.frame("moments", moments_of(changes, window)), window)
 
     def _read_columns(self, name: TableName, *, also: Collection[str]) -> tuple[Column, ...]:
-        """Return the columns of an input that the query reads, and some more; all of them where the query doesn't tell."""
+        """Return the columns of an input that the query reads, plus `also`; all columns if the query's are unknown."""
         columns = self.lake.columns[name]
         read = read_columns(self.lake, self.table).get(name)
         return columns if read is None else tuple(column for column in columns if column.name in {*read, *also})
@@ -120,14 +120,14 @@ class LocalInputs(PlannedInputs):
         known: dict[TableName, Rows] = dict(drivers)
         for name in paths.order:
             since, until = self.plan.since[name], self.plan.until[name]
-            ways, match = paths.lookups[name], None
+            routes, match = paths.lookups[name], None
             if name not in past and until.rows <= SMALL_LOOKUP:
                 known[name] = self._small_lookup(name)
                 continue
             if max(until.rows, since.rows) > SMALL_LOOKUP:
-                if ways is None:
-                    raise NotLocalError(f"{name} is needed whole: {paths.reasons[name]}")
-                sides = [values_for(way, known[way.source], self.lake.columns[name]) for way in ways]
+                if routes is None:
+                    raise NotLocalError(f"all rows of {name} are needed: {paths.reasons[name]}")
+                sides = [values_for(route, known[route.source], self.lake.columns[name]) for route in routes]
                 match = [table for side in sides for table in self._match(name, side, nulls_match=False)]
             if name in past:
                 rows = self._tables.past(name, since=since, until=until, match=match)
@@ -146,7 +146,7 @@ class LocalInputs(PlannedInputs):
         return self.lake.catalog.load_table(str(self.table.table))
 
     def files_of(self, table: Table) -> tuple[LiveFile, ...]:
-        """Return the files of a table as it was loaded; raise a NotLocalError where another engine's deletes are among them."""
+        """Return the files of a loaded table. Raise a NotLocalError if they include deletes of another engine."""
         return self._tables.files(table)
 
     @contextmanager
@@ -183,7 +183,7 @@ class LocalInputs(PlannedInputs):
 
     def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
         if all(self.plain_keys(name) for name in self.table.drivers):
-            return rows  # their drivers' rows were fetched by these keys
+            return rows  # the drivers' rows were fetched by these keys
         keys = self.table.keys
         return derive(
             rows, ("touched", keys), lambda rows, touched: keep_matching(rows, touched, keys), self.frame("touched", touched)
@@ -197,8 +197,8 @@ class LocalInputs(PlannedInputs):
         table, reported = self.table, measured.reported
         also = (DELETED,) if table.apply_as_deletes else ()
         if has_batch_stats(table):
-            said = (table.apply_as_deletes, table.apply_as_truncates)
-            reported = derive(reported, ("marks", *said), lambda rows: rows.withColumns(event_marks(table)))
+            conditions = (table.apply_as_deletes, table.apply_as_truncates)
+            reported = derive(reported, ("marks", *conditions), lambda rows: rows.withColumns(event_marks(table)))
         computed = self.once(reported)
         report = measured.read_report(computed.arrow, also=also)
         good = computed.select([*measured.columns, *also])
@@ -209,13 +209,13 @@ class LocalInputs(PlannedInputs):
             refused=report.refused,
             processed=computed.arrow.num_rows,
             results=report.results,
-            batch_stats=self._glance(computed, before) if has_batch_stats(table) else BatchStats(),
+            batch_stats=self._batch_stats(computed, before) if has_batch_stats(table) else BatchStats(),
         )
 
-    def _glance(self, computed: LocalRows, before: BuildLedger) -> BatchStats:
-        found = batch_stats_here(self.table, computed.arrow, before)
-        if found is not None:
-            return found
+    def _batch_stats(self, computed: LocalRows, before: BuildLedger) -> BatchStats:
+        stats = batch_stats_here(self.table, computed.arrow, before)
+        if stats is not None:
+            return stats
         values = computed.frame.agg(*batch_stats_metrics(self.table, computed.frame, before)).first()
         assert values is not None
         return read_batch_stats(values.asDict())
@@ -223,7 +223,7 @@ class LocalInputs(PlannedInputs):
     def frame(self, name: str, rows: Rows) -> DataFrame:
         local = _local(rows)
         uses = self._uses.setdefault(name, [])
-        # Other rows of the same name get a placeholder of their own: a query on the first ones may not be computed yet.
+        # Different rows of the same name get another placeholder: a query on the first rows may not be computed yet.
         number = next((number for number, used in enumerate(uses) if used is local), len(uses))
         if number == len(uses):
             uses.append(local)
@@ -238,16 +238,16 @@ class LocalInputs(PlannedInputs):
         return LocalRows(self.lake.spark, arrow, optional(rows.schema))
 
     def close(self) -> None:
-        """Do nothing: what is in memory goes with the build."""
+        """Do nothing: the rows in memory are freed with the build."""
 
     @cached_property
     def _bound(self) -> dict[int, LocalRows]:
-        """The rows of the build's queries, by the placeholders that stand for them."""
+        """The rows of the build's queries, by placeholder id."""
         return {}
 
     @cached_property
     def _uses(self) -> dict[str, list[LocalRows]]:
-        """The rows of the build's queries, by their names in these."""
+        """The rows of the build's queries, by name."""
         return {}
 
     @cached_property
@@ -263,7 +263,7 @@ class LocalInputs(PlannedInputs):
 
 def _local(rows: Rows) -> LocalRows:
     if not isinstance(rows, LocalRows):
-        raise NotLocalError("rows that only Spark has")
+        raise NotLocalError("the rows are not in this process")
     return rows
 
 
@@ -272,5 +272,5 @@ def _arrow_of(rows: Rows | None) -> pa.Table | None:
 
 
 def arrow_of(rows: Rows) -> pa.Table:
-    """Return rows that are in this process; raise a NotLocalError for rows that only Spark has."""
+    """Return rows in this process as Arrow. Raise a NotLocalError for rows that only Spark has."""
     return _local(rows).arrow

@@ -1,4 +1,4 @@
-"""Write all rows of a small table again, computed and committed in this process but for one query."""
+"""Refresh a small table in this process, except for one Spark query."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headrace.quality.expectations import check_results
 
 
 def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> StagedBuild:
-    """Write all rows again, in place of the old ones. The result is the one of `refresh`, which runs on Spark's scans."""
+    """Replace all rows of the table. The result equals `refresh`, which uses Spark's scans."""
     table = inputs.table
     own = inputs.own_table
-    replaced = inputs.files_of(own)  # first: it raises where files can't be replaced from here
+    replaced = inputs.files_of(own)  # first: it raises if the files can't be replaced in this process
     checked = inputs.check(plan_refresh(inputs))
     check_results(table, checked.results)
     reduced = _reduce(inputs, checked, settle)
@@ -41,7 +41,7 @@ def refresh_few(inputs: LocalInputs, build_id: int, *, settle: Settle) -> Staged
 
 
 def _reduce(inputs: LocalInputs, checked: CheckedRows, settle: Settle) -> pa.Table:
-    """Return what the table holds of all rows that passed, with `_tombstone` for the deletions among them."""
+    """Reduce the accepted rows to the table's rows, with `_tombstone` for deletes."""
     table = inputs.table
     rows = arrow_of(checked.good)
     if DELETED not in rows.column_names:

@@ -1,4 +1,4 @@
-"""Few rows of tables as Arrow, fetched through file indexes at a position of the table's life."""
+"""Fetch few rows of tables as Arrow through file indexes, at a given state of the table."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 MOST_ROWS = 100_000
-"""How many rows one read of a small build may return."""
+"""The maximum number of rows that one read of a small build returns."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""How many bytes of Arrow all reads of a small build may return. Two builds run at a time in a heap of 1 GB, and Spark holds
-what it sorts and joins several times as large. A live run that starts cold gathers some ten thousand wide rows: with a bound of
-8 MB such builds were run again on scans, ten times as slow, and never caught up."""
+"""The maximum number of Arrow bytes that all reads of a small build return. Two builds run at a time in a heap of 1 GB, and
+rows that Spark sorts and joins take several times as much. A live run that starts cold gathers some ten thousand wide rows:
+with a limit of 8 MB such builds were repeated with scans, ten times as slow, and never caught up."""
 
 
 @dataclass(frozen=True)
 class LocalTables:
-    """The tables of a lake, for one build. A read raises a NotLocalError where it returns more than fits into memory."""
+    """The tables of a lake, for one build. A read raises a NotLocalError if its rows don't fit into memory."""
 
     lake: Lake
     _read_bytes: list[int] = field(default_factory=list)
@@ -61,21 +61,21 @@ class LocalTables:
         near: pa.Table | None = None,
         columns: tuple[Column, ...] | None = None,
     ) -> pa.Table:
-        """Return rows of a table at a position: its columns as the lake knows them, or some of these.
+        """Return rows of a table at a state, with the lake's columns or only `columns`.
 
-        With `match`, only rows whose columns equal a row of any of these; with `between`, only rows within the ranges. Files
-        that can't hold values of `near` are not looked into: all rows that are wanted have one of these values.
+        With `match`, only rows whose columns equal a row of any of these tables; with `between`, only rows within the ranges.
+        All wanted rows must have one of the values of `near`: files that can't hold them are pruned.
         """
         columns = self.lake.columns[name] if columns is None else columns
         table = load_table(self.lake.catalog, name)
         if table is None or state.snapshot_id is None or match == []:
             return self._fit(None, columns)
         if match is None and between is None and state.rows > MOST_ROWS:
-            raise NotLocalError(f"{name} has {state.rows:,} rows, and all of them are needed")
+            raise NotLocalError(f"all {state.rows:,} rows of {name} are needed")
         return self._fit(self._read(table, state.snapshot_id, columns, match=match, between=between, near=near), columns)
 
     def entered(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table:
-        """Return the rows that came to a table between two positions and are still there."""
+        """Return the rows that were added to a table between two states and still exist."""
         position = position_column(name, self.lake.pipeline)
         return self.fetch(name, until, between={position: [(since.position + 1, until.position)]})
 
@@ -88,7 +88,7 @@ class LocalTables:
         match: Sequence[pa.Table] | None,
         near: pa.Table | None = None,
     ) -> pa.Table:
-        """Return the rows that were there at `since` and still are at `until`."""
+        """Return the rows that exist at both `since` and `until`."""
         position = position_column(name, self.lake.pipeline)
         return self.fetch(name, until, match=match, between={position: [(0, since.position)]}, near=near)
 
@@ -101,13 +101,13 @@ class LocalTables:
         match: Sequence[pa.Table] | None,
         near: pa.Table | None = None,
     ) -> pa.Table:
-        """Return rows of a table as they were at `since`; landed rows only come, and history is thinned there."""
+        """Return rows of a table at `since`. Raw tables are append-only and expire snapshots, so filter their current rows."""
         if is_raw(name, self.lake.pipeline):
             return self.before(name, since=since, until=until, match=match, near=near)
         return self.fetch(name, since, match=match, near=near)
 
     def left(self, name: TableName, *, since: InputState, until: InputState) -> pa.Table | None:
-        """Return the rows that builds removed from a table between two positions, or None where there can be none."""
+        """Return the rows that builds removed from a table between two states, or None if there can be none."""
         if is_raw(name, self.lake.pipeline) or (until.removed_in is not None and until.removed_in <= since.position):
             return None
         columns = self.lake.columns[name]
@@ -125,7 +125,7 @@ class LocalTables:
         match: Sequence[pa.Table] | None = None,
         between: Ranges | None = None,
     ) -> pa.Table | None:
-        """Return what builds of one generation kept of the rows they removed, with `_tombstone` and `_truncates`."""
+        """Return the removed rows that builds of one generation recorded, with `_tombstone` and `_truncates`."""
         table = load_table(self.lake.catalog, removed_name(name))
         snapshot = table.current_snapshot() if table else None
         if table is None or snapshot is None:
@@ -149,21 +149,21 @@ class LocalTables:
         match: pa.Table | None,
         near: pa.Table | None = None,
     ) -> pa.Table:
-        """Return rows of a table with the file and the number of each; `match` and `near` are as in `fetch`."""
+        """Return rows of a table with their file and position; `match` and `near` are as in `fetch`."""
         with _local_only():
             files = _files_near(table, self.lake.files.of(table, snapshot_id), near)
             if match is None and sum(file.rows for file in files) > MOST_ROWS:
-                raise NotLocalError(f"all rows of {'.'.join(table.name())} are touched")
+                raise NotLocalError(f"the build touches all rows of {'.'.join(table.name())}")
             rows = self.lake.store.fetch(
                 table, files, columns=list(columns), match=match, places=True, working_set=self._working_set
             )
             return self.bounded(rows)
 
     def bounded(self, rows: pa.Table) -> pa.Table:
-        """Return rows that a build holds in memory; raise a TooManyRowsError if there are too many of them by now."""
+        """Return rows that a build holds in memory. Raise a TooManyRowsError if all rows so far exceed the limits."""
         self._read_bytes.append(rows.nbytes)
         if rows.num_rows > MOST_ROWS or sum(self._read_bytes) > MOST_BYTES:
-            raise TooManyRowsError(f"{rows.num_rows:,} rows of {rows.nbytes:,} bytes are too many to hold in memory")
+            raise TooManyRowsError(f"{rows.num_rows:,} rows of {rows.nbytes:,} bytes are too many for memory")
         return rows
 
     def _read(
@@ -187,12 +187,12 @@ class LocalTables:
                     table,
                     files,
                     columns=names,
-                    match=each,
+                    match=values,
                     between=between,
                     places=several,
                     working_set=self._working_set,
                 )
-                for each in ([None] if match is None else match)
+                for values in ([None] if match is None else match)
             ]
         if not several:
             return self.bounded(parts[0])
@@ -201,7 +201,7 @@ class LocalTables:
         return self.bounded(rows.take(first["row"].sort().to_arrow()).drop_columns([FILE, POSITION]))
 
     def _fit(self, rows: pa.Table | None, columns: tuple[Column, ...], also: Sequence[str] = ()) -> pa.Table:
-        """Return rows with the lake's columns in its order; a column that the table does not have yet is null."""
+        """Return rows with the lake's columns in its order; columns that the table lacks are null."""
         schema = arrow_schema(columns)
         rows = schema.empty_table() if rows is None else rows
         extra = [name for name in also if name in rows.column_names and name not in schema.names]
@@ -211,7 +211,7 @@ class LocalTables:
 
 
 def _files_near(table: Table, files: Sequence[LiveFile], near: pa.Table | None) -> Sequence[LiveFile]:
-    """Return the files that can hold rows with these values, as far as the bounds of their columns tell."""
+    """Return the files that may hold rows with these values, judging by their bounds."""
     flat = [] if near is None else [field.name for field in near.schema if not pa.types.is_nested(field.type)]
     if near is None or not flat or not near.num_rows:
         return files
@@ -220,7 +220,7 @@ def _files_near(table: Table, files: Sequence[LiveFile], near: pa.Table | None) 
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Raise a NotLocalError where files are too large, alone or together, or have deletes that another engine wrote."""
+    """Raise a NotLocalError if files are too large, alone or together, or have deletes of another engine."""
     try:
         yield
     except TooLargeError as error:
@@ -230,22 +230,22 @@ def _local_only() -> Iterator[None]:
 
 
 def match_table(values: pa.Table, schema: pa.Schema, *, nulls_match: bool = True) -> pa.Table:
-    """Return values as a table to match by, in the types of the columns they are compared with.
+    """Return values as a match table, in the types of the columns that they are compared with.
 
-    Raise a NotLocalError where types differ in more than width, or are nested: only Spark knows how it would compare them.
+    Raise a NotLocalError if types differ in more than width, or are nested: only Spark can compare them.
     """
     columns = []
     for name in values.column_names:
         have, wanted = values.schema.field(name).type, schema.field(name).type
         if not is_comparable(have, wanted):
-            raise NotLocalError(f"{name} is {wanted}, and is compared with {have}")
+            raise NotLocalError(f"{name} of type {wanted} is compared with type {have}")
         columns.append(values[name].cast(wanted))
     table = pa.Table.from_arrays(columns, names=values.column_names)
     return table if nulls_match else table.drop_null()
 
 
 def is_comparable(have: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values of one type are compared with a column of another here as Spark compares them."""
+    """Return whether comparing values of one type with a column of another gives the same result here as in Spark."""
     texts, integers = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view), pa.types.is_integer
     both_text = any(is_text(have) for is_text in texts) and any(is_text(wanted) for is_text in texts)
     both_binary = "binary" in str(have) and "binary" in str(wanted)

@@ -75,7 +75,7 @@ def write_removed(
     if isinstance(rows, pa.Table):
         files = stage_rows(table, [with_constants(rows, marks)], written=partial(lake.store.put, table))
         # Rows may be there twice, so a commit whose answer was lost is repeated.
-        append_once(lake.catalog, table, files=files, entry=lambda *_: {}, is_there=lambda _: False)
+        append_once(lake.catalog, table, files=files, entry=lambda *_: {}, is_committed=lambda _: False)
         return
     marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
     staged = stage_files(lake.spark, load_java_table(lake.spark, kept), marked.coalesce(1))

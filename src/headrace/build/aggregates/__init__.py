@@ -1,1 +1,1 @@
-"""Aggregates that are maintained by adding and subtracting partial states, which are stored beside their rows."""
+"""Incremental aggregates: add and subtract partial states, which are stored beside the rows."""

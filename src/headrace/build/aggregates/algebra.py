@@ -1,6 +1,6 @@
-"""How an aggregate table is maintained by its states: the query that gives them, their types, and the rows that they give.
+"""The algebra of an aggregate table: the query that computes its partial states, their types, and the rows they yield.
 
-The query's text says which aggregates there are, Spark says of which types. What both find is kept, because every build asks.
+The aggregates come from the query's text, their types from Spark. The result is cached, because every build needs it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _VERSION = 1
-"""Part of every state's shape. A change of what a field means needs another one: older states are then computed again."""
+"""Part of every state's shape. Increment it when a field's meaning changes: older states are then recomputed."""
 
 PREFIX = "__state_"
-"""How the columns of fields begin, so that none is called as a column of the table is."""
+"""The prefix of state columns, so that their names don't collide with the table's columns."""
 
 _ROWS = StateField(f"{PREFIX}n", Call("count", ("*",)).over("count"), "add")
 _ARGUMENT = "__argument_{}_{}"
@@ -39,9 +39,9 @@ Known = Mapping[TableName, Sequence[Column]]
 
 @dataclass(frozen=True)
 class Algebra:
-    """The states of a table. `source` is its query with a column for each field; `shape` changes when their meaning does.
+    """The partial states of a table. `source` is its query with a column for each field; `shape` changes with their meaning.
 
-    `types` are those of the fields, `values` the SQL over fields that each call of the query gives.
+    `types` are the fields' types, `values` is the SQL over fields for each aggregate call of the query.
     """
 
     decomposition: Decomposition
@@ -56,7 +56,7 @@ class Algebra:
 
     @property
     def rows(self) -> str:
-        """The field that counts the rows of a key."""
+        """The field with the number of rows of a key."""
         return _ROWS.name
 
     @property
@@ -71,7 +71,7 @@ class Algebra:
 
     @property
     def having(self) -> str | None:
-        """The condition for keys to be shown, as SQL over keys and fields."""
+        """The HAVING condition, as SQL over keys and fields."""
         return self._sql(self.decomposition.having) if self.decomposition.having else None
 
     def _sql(self, parts: Sequence[str | int]) -> str:
@@ -82,9 +82,9 @@ _known: dict[tuple[object, ...], Algebra | Recomputed] = {}
 
 
 def find_algebra(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | Recomputed:
-    """Return how a table is maintained by states, or why its keys are recomputed."""
+    """Return the algebra of a table, or the reason why its keys are recomputed."""
     if not table.traits.adds_states or not isinstance(table.source, Query) or table.staged:
-        return Recomputed("it is no aggregate in SQL")
+        return Recomputed("it is not a SQL aggregate")
     inputs = tuple((name, tuple(columns[name])) for name in table.inputs)
     key = (table.source.text, table.keys, table.frozen, inputs)
     if key not in _known:
@@ -93,47 +93,49 @@ def find_algebra(spark: SparkSession, table: LayerTable, columns: Known) -> Alge
 
 
 def _find(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | Recomputed:
-    found = decompose(table)
-    if isinstance(found, Recomputed):
-        return found
+    decomposition = decompose(table)
+    if isinstance(decomposition, Recomputed):
+        return decomposition
     empty = {name: spark.createDataFrame([], spark_schema(columns[name])) for name in table.inputs}
     try:
-        types = _argument_types(found, run_source(spark, replace(table, source=_with_arguments(found)), empty))
-        fields, values = _fields(found, types)
-        source = found.with_columns({field.name: field.sql for field in fields})
+        arguments = run_source(spark, replace(table, source=_with_arguments(decomposition)), empty)
+        types = _argument_types(decomposition, arguments)
+        fields, values = _fields(decomposition, types)
+        source = decomposition.with_columns({field.name: field.sql for field in fields})
         rows = run_source(spark, replace(table, source=source), empty)
         schema = StructType([StructField(field.name, rows.schema[field.name].dataType) for field in fields])
-        algebra = Algebra(found, source, fields, schema, values)
+        algebra = Algebra(decomposition, source, fields, schema, values)
         return _check_types(algebra, rows)
     except UnsupportedCall as error:
         return Recomputed(str(error))
     except (AnalysisException, ParseException, SpecError, ValueError) as error:
-        return Recomputed(f"Spark can't compute its states: {str(error).splitlines()[0]}")
+        return Recomputed(f"Spark can't compute its partial states: {str(error).splitlines()[0]}")
 
 
-def _with_arguments(found: Decomposition) -> Query:
-    calls = enumerate(found.calls)
+def _with_arguments(decomposition: Decomposition) -> Query:
+    calls = enumerate(decomposition.calls)
     columns = {
         _ARGUMENT.format(number, index): f"any_value({argument}\n)"
         for number, call in calls
         for index, argument in enumerate(call.arguments)
         if call.function not in ("count", "count_if")
     }
-    return found.with_columns(columns) if columns else found.query
+    return decomposition.with_columns(columns) if columns else decomposition.query
 
 
-def _argument_types(found: Decomposition, rows: DataFrame) -> list[list[ColumnType]]:
+def _argument_types(decomposition: Decomposition, rows: DataFrame) -> list[list[ColumnType]]:
     kinds = {column.name: column.type for column in spec_columns(rows.schema)}
-    named = [
-        [_ARGUMENT.format(number, index) for index in range(len(call.arguments))] for number, call in enumerate(found.calls)
-    ]
+    calls = enumerate(decomposition.calls)
+    named = [[_ARGUMENT.format(number, index) for index in range(len(call.arguments))] for number, call in calls]
     return [[kinds[name] for name in names if name in kinds] for names in named]
 
 
-def _fields(found: Decomposition, types: Sequence[Sequence[ColumnType]]) -> tuple[tuple[StateField, ...], tuple[str, ...]]:
-    """Return the fields of all calls, each once, and what each call gives."""
+def _fields(
+    decomposition: Decomposition, types: Sequence[Sequence[ColumnType]]
+) -> tuple[tuple[StateField, ...], tuple[str, ...]]:
+    """Return the distinct fields of all calls, and the SQL for each call's value."""
     fields, values = {_ROWS.sql: _ROWS}, []
-    for number, (call, kinds) in enumerate(zip(found.calls, types, strict=True)):
+    for number, (call, kinds) in enumerate(zip(decomposition.calls, types, strict=True)):
         states = choose_states(call, kinds, names=[f"{PREFIX}{letter}{number}" for letter in "abc"])
         same = {field.name: fields[field.sql].name for field in states.fields if field.sql in fields}
         value = states.value
@@ -148,8 +150,8 @@ def _fields(found: Decomposition, types: Sequence[Sequence[ColumnType]]) -> tupl
 
 def _check_types(algebra: Algebra, rows: DataFrame) -> Algebra | Recomputed:
     """Return the algebra if its outputs have the types of the query's own columns."""
-    given = rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items())).schema
-    for field in given.fields:
+    outputs = rows.selectExpr(*(f"{sql} AS `{name}`" for name, sql in algebra.outputs.items())).schema
+    for field in outputs.fields:
         wanted = rows.schema[field.name].dataType
         if field.dataType.simpleString() != wanted.simpleString():
             return Recomputed(f'"{field.name}" would be {field.dataType.simpleString()}, not {wanted.simpleString()}')

@@ -1,4 +1,4 @@
-"""Maintain an aggregate by its states: compute those of the rows that came and went, and merge them with the stored ones."""
+"""Update an aggregate incrementally: compute the states of added and removed rows, and merge them with the stored states."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MergedKeys:
-    """The rows that touched keys shall have, with their states, and these keys.
+    """The touched keys and their new rows, with states.
 
-    A row with `__redo` stands for a key that has to be computed again from its rows.
+    A row with `__redo` marks a key that must be recomputed from its rows.
     """
 
     rows: DataFrame
@@ -33,13 +33,13 @@ class MergedKeys:
 
 
 def run_with_states(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) -> DataFrame:
-    """Return what the table's file makes of these rows of its drivers; an aggregate's with their states, in the same pass."""
+    """Run the table's query on these driver rows; for an aggregate with states, compute the states in the same pass."""
     groups, algebra = inputs.run_groups(drivers), inputs.algebra
     return groups if algebra is None else derive(groups, ("states", algebra.shape), lambda rows: with_state(algebra, rows))
 
 
 def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[TableName, ChangeSet]) -> MergedKeys | None:
-    """Return the rows of all touched keys, or None where it can't be told which rows left a driver.
+    """Return the rows of all touched keys, or None if the rows that were removed from a driver are unknown.
 
     Only changed rows of drivers are read.
     """
@@ -51,8 +51,8 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
     entered = {name: known[name].entered if name in known else inputs.none(name) for name in drivers}
     left = {name: change.left for name, change in known.items() if change.left is not None}
     added = inputs.once(inputs.run_groups(entered))
-    gone = {name: left[name] if name in left else inputs.none(name) for name in drivers}
-    removed = inputs.once(inputs.run_groups(gone)) if left else None
+    departed = {name: left[name] if name in left else inputs.none(name) for name in drivers}
+    removed = inputs.once(inputs.run_groups(departed)) if left else None
     names = list(dict.fromkeys((*inputs.table.keys, *inputs.table.constant)))
     touched = union([part.select(names) for part in (added, removed) if part is not None], empty=added.select(names))
     with inputs.old_rows(touched, [*inputs.table.keys, STATE]) as old:
@@ -63,25 +63,25 @@ def merge_changes(inputs: PlannedInputs, algebra: Algebra, changes: Mapping[Tabl
 
         changed = [inputs.frame("added", added), *(() if removed is None else (inputs.frame("removed", removed),))]
         rows = derive(inputs.frame("old", old.rows), ("merge", algebra.shape, knows_all), merge, *changed)
-        if not isinstance(old.rows, LocalRows):  # scanned files can be read only while the block runs
+        if not isinstance(old.rows, LocalRows):  # scanned files are only readable within the block
             rows = inputs.once(rows.coalesce(1) if inputs.changes_few else rows).frame
             rows.count()
     return MergedKeys(rows, touched)
 
 
 def has_redo(computed: Rows) -> bool:
-    """Return whether a key among rows of merged states has to be computed again."""
+    """Return whether a key among the merged rows must be recomputed."""
     if isinstance(computed, LocalRows):
         return bool(pc.any(computed.arrow[REDO]).as_py())
     return not computed.frame.where(F.col(REDO)).isEmpty()
 
 
 def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeSet | None:
-    """Return the rows that are there now and were not when the last build read the driver, and the other way round.
+    """Return the net change of a driver since the last build: the rows added, and the rows removed.
 
-    What a driver's builds kept of the rows that they removed may name rows that were never read, because they came and went in
-    between, and rows that are still there, because a build died. So it only says which keys of the driver to look at: as they
-    were then, and as they are.
+    A driver's record of removed rows may contain rows that this table never read, because they were added and removed in
+    between, and rows that still exist, because a build crashed. So it only determines the keys to compare between the two
+    states.
     """
     if change.left is None or change.left.is_empty:
         return ChangeSet(change.entered)

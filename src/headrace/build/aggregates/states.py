@@ -1,8 +1,8 @@
-"""States of keys, as they are stored, and how those of changed rows are merged with them. Pure: DataFrames in and out.
+"""Stored states of keys, and merging them with the states of changed rows. Pure: DataFrames in and out.
 
-A state is JSON in the column `_state`, and names the shape that it was written in. One of another shape, or none, is not read:
-its key is computed again from its rows, and stored with a state that fits. What is asked of Spark is asked as SQL: a tree of
-Column objects takes a call to Java for each of its nodes, and a wide table has thousands.
+A state is JSON in the column `_state` and contains its shape. If the state is missing or has another shape, its key is
+recomputed from its rows and stored with a current state. Expressions are SQL text: a tree of Column objects needs a call to
+Java for each node, and a wide table has thousands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REDO = "__redo"
-"""Whether a key has to be computed again from its rows."""
+"""The column that marks keys to be recomputed from their rows."""
 
 _SHAPE = "v"
 _OLD, _ADDED, _REMOVED = "__old", "__added", "__removed"
@@ -29,15 +29,15 @@ _OPTIONS = json_options(EXACT_JSON)
 
 
 def with_state(algebra: Algebra, rows: DataFrame) -> DataFrame:
-    """Return the table's rows with their states, out of what the algebra's query has given."""
+    """Return the table's rows with their states, from the result of the algebra's query."""
     shown = rows.where(algebra.having) if algebra.having else rows
     return shown.selectExpr(*(f"`{name}`" for name in algebra.outputs), _packed(algebra))
 
 
 def rows_of_states(algebra: Algebra, merged: DataFrame) -> DataFrame:
-    """Return the rows that merged states give, with these states; a key that has no rows left has none.
+    """Return the rows of merged states, with these states. Keys without remaining rows are dropped.
 
-    A key that has to be computed again has a row, too, with `__redo`.
+    A key that must be recomputed has a row with `__redo`.
     """
     has_rows = f"`{algebra.rows}` > 0 AND ({algebra.having or 'true'})"
     shown = merged.where(f"`{REDO}` OR ({has_rows})")
@@ -47,10 +47,10 @@ def rows_of_states(algebra: Algebra, merged: DataFrame) -> DataFrame:
 def merge_states(
     algebra: Algebra, *, old: DataFrame, added: DataFrame, removed: DataFrame | None, knows_all: bool
 ) -> DataFrame:
-    """Return keys and fields of every key that is added to or removed from, with `__redo` where they can't be merged.
+    """Return keys and fields of every changed key, with `__redo` if they can't be merged.
 
-    `old` has the table's keys and states, `added` and `removed` are what the algebra's query makes of changed rows. Without
-    `knows_all`, a key that the table lacks may have rows nevertheless.
+    `old` has the table's keys and states; `added` and `removed` are the results of the algebra's query on changed rows. Without
+    `knows_all`, a key that is not in the table may still have input rows.
     """
     keys = ", ".join(f"`{key}`" for key in algebra.keys)
     names = ", ".join(f"`{field.name}`" for field in algebra.fields)
@@ -71,17 +71,17 @@ def merge_states(
 
 
 def _packed(algebra: Algebra) -> str:
-    fields = ", ".join(f"'{_short(field)}', {_kept(field)}" for field in algebra.fields)
+    fields = ", ".join(f"'{_short(field)}', {_stored(field)}" for field in algebra.fields)
     return f"to_json(named_struct('{_SHAPE}', '{algebra.shape}', {fields}), {_OPTIONS}) AS `{STATE}`"
 
 
-def _kept(field: StateField) -> str:
-    """Return SQL for what is stored of a field: of a large set nothing, so that its key is computed again."""
+def _stored(field: StateField) -> str:
+    """Return SQL for the stored value of a field: null for a large set, so that its key is recomputed."""
     return f"IF(size(`{field.name}`) <= {field.most}, `{field.name}`, NULL)" if field.merge == "unite" else f"`{field.name}`"
 
 
 def _old_states(algebra: Algebra, keys: str) -> str:
-    """Return SQL for stored states: keys, fields, whether they fit, and their side."""
+    """Return SQL for stored states: keys, fields, whether the state is valid, and the side."""
     kinds = ", ".join(f"`{_short(field)}` {_ddl(algebra.types[field.name].dataType)}" for field in algebra.fields)
     checks = [f"`__read`.`{_SHAPE}` = '{algebra.shape}'"]
     for field in algebra.fields:
@@ -97,18 +97,18 @@ def _old_states(algebra: Algebra, keys: str) -> str:
 
 
 def _grouped(algebra: Algebra, field: StateField) -> list[str]:
-    """Return SQL that gathers a field of a key: what is added up as one value, an extreme or a set for each side."""
+    """Return SQL that aggregates a field by key: one value for sums, a value for each side for extremes and sets."""
     name = f"`{field.name}`"
     if field.merge != "add":
         sides = (_OLD, _ADDED, _REMOVED)
         return [f"first(IF(`__side` = '{side}', {name}, NULL), true) AS `{side}{field.name}`" for side in sides]
     kind = algebra.types[field.name].dataType
-    value = f"CAST({name} AS DECIMAL(38, 0))" if isinstance(kind, LongType) else name  # sums may pass a bound on their way
+    value = f"CAST({name} AS DECIMAL(38, 0))" if isinstance(kind, LongType) else name  # intermediate sums may overflow
     return [f"CAST(sum(IF(`__side` = '{_REMOVED}', -{value}, {value})) AS {_ddl(kind)}) AS {name}"]
 
 
 def _merged(algebra: Algebra, field: StateField) -> str:
-    """Return SQL for the value of a field. What is of no rows is null, however they were taken away."""
+    """Return SQL for the merged value of a field, null if no rows are left."""
     old, added, _ = _sides(field)
     value, counted_by = f"`{field.name}`", field.counted_by
     if field.merge == "follow":
@@ -124,9 +124,9 @@ def _merged(algebra: Algebra, field: StateField) -> str:
 
 
 def _redo(algebra: Algebra, *, knows_all: bool) -> str:
-    """Return SQL that says whether a key can't be merged.
+    """Return the SQL condition that a key must be recomputed.
 
-    Its state is missing or does not fit, its extreme is gone, or rows were removed that were never added.
+    Its state is missing or invalid, its extreme was removed, or rows were removed that were never added.
     """
     is_new = f"`{_OLD}` = 0"
     reasons = [f"NOT ({is_new}) AND NOT `__fits`", f"{is_new} AND `{_REMOVED}` > 0" if knows_all else is_new]
@@ -146,26 +146,26 @@ def _redo(algebra: Algebra, *, knows_all: bool) -> str:
 
 
 def _is_gone(field: StateField, followers: Sequence[StateField]) -> str:
-    """Return SQL that says whether the extreme was removed while other rows stay, and no added row is as far out.
+    """Return the SQL condition that the extreme was removed, other rows remain, and no added row is as extreme.
 
-    Where other fields follow the extreme, an added row of the same place has to have the removed row's values, as an update of
-    other columns leaves it. Spark decides between rows of the same place and other values.
+    If other fields follow the extreme, an added row with the same extreme must have the removed row's values, as after an
+    update of other columns. Otherwise Spark must choose among the rows with the same extreme.
     """
     old, added, removed = _sides(field)
-    same_values = [f"{came} <=> {went}" for _, came, went in map(_sides, followers)]
+    same_values = [f"{added_value} <=> {removed_value}" for _, added_value, removed_value in map(_sides, followers)]
     replaced = _any([_beyond(field, added, old), " AND ".join([f"{added} = {old}", *same_values])])
     at_end = f"{removed} = {old} AND NOT {replaced} AND `{field.counted_by}` > 0"
     return f"{removed} IS NOT NULL AND {_any([f'{old} IS NULL', _beyond(field, removed, old), at_end])}"
 
 
 def _may_be_gone(field: StateField) -> str:
-    """Return SQL that says whether a value was removed that no added row has: another row of the key may have it, or none."""
+    """Return the SQL condition that a removed value is in no added row: other rows of the key may or may not have it."""
     _, added, removed = _sides(field)
     return f"size(IF({added} IS NULL, {removed}, array_except({removed}, {added}))) > 0"
 
 
 def _is_tied(algebra: Algebra, field: StateField) -> str:
-    """Return SQL that says whether an added row is as far out as the old one, and has another value."""
+    """Return the SQL condition that an added row has the same extreme as the old one, and another value."""
     old, added, _ = _sides(field)
     before, after, _ = _sides(_extreme(algebra, field))
     return f"{after} = {before} AND NOT ({added} <=> {old})"

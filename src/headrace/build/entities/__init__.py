@@ -1,1 +1,1 @@
-"""Entity resolution: records that share a value are of one entity. Edges, clusters and stable ids are three steps."""
+"""Entity resolution: records that share a value belong to one entity. Three steps: edges, clusters and stable ids."""

@@ -1,6 +1,6 @@
-"""Records that may be alike: their values in one spelling, the blocks that they share, and what a weight makes of a record.
+"""Fuzzy matching of records: normalised values, blocks, candidate pairs, and the confidence of a match.
 
-Pure: frames in, frames out. The weights themselves come from a `Score`.
+Pure: frames in, frames out. The match weights come from a `Score`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MOST_PAIRS = 100_000_000
 _EXACT, _MOST = 100.0, 99.99
 
 Score = Callable[[pl.DataFrame], pl.DataFrame]
-"""Returns the pairs of records that share a block and weigh enough: `PAIRS`, where a record is called by its NODE.
+"""Returns the pairs of records that share a block and reach the required weight, as `PAIRS` of NODEs.
 
-The records have NODE and the columns of `comparable`, and stand in the order of their keys.
+The records have NODE and the columns of `comparable`, and are sorted by their keys.
 """
 
 
 def compare_all(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], score: Score) -> pl.DataFrame:
-    """Return the pairs of alike records; those that share no block with any other are not even looked at.
+    """Return the matching pairs. Records without a shared block are not compared.
 
-    Of two records always the same one stands first, whatever else is there: a similarity may depend on it.
+    The order of the two records in a pair is always the same, whatever the other records: a similarity may depend on it.
     """
     ordered = records.select(NODE, *keys, *(name for name in fuzzy.columns if name not in keys)).sort(*keys, nulls_last=True)
     values = pl.concat([ordered.select(NODE), comparable(ordered, fuzzy)], how="horizontal")
@@ -43,48 +43,48 @@ def compare_all(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], sco
 
 def share_block(records: pl.DataFrame, others: pl.DataFrame, fuzzy: Fuzzy) -> pl.Series:
     """Return for each of the records whether it shares a block with one of the others."""
-    mine, theirs = comparable(records, fuzzy), comparable(others, fuzzy)
-    found = pl.repeat(False, records.height, dtype=pl.Boolean, eager=True)
+    left, right = comparable(records, fuzzy), comparable(others, fuzzy)
+    shared = pl.repeat(False, records.height, dtype=pl.Boolean, eager=True)
     for names in _blocks(fuzzy):
-        values = theirs.select(names).drop_nulls().unique().with_columns(pl.lit(True).alias(NODE))
-        found |= mine.select(names).join(values, on=names, how="left", maintain_order="left")[NODE].fill_null(False)
-    return found
+        values = right.select(names).drop_nulls().unique().with_columns(pl.lit(True).alias(NODE))
+        shared |= left.select(names).join(values, on=names, how="left", maintain_order="left")[NODE].fill_null(False)
+    return shared
 
 
 def comparable(records: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
-    """Return the columns of the setting as text in one spelling, called by their place: `c0`, `c1`, …"""
+    """Return the compared columns as normalised text, named by their position: `c0`, `c1`, …"""
     return records.select(
-        _in_one_spelling(pl.col(name), fuzzy.how(name), records.schema[name]).alias(f"c{place}")
+        _normalise(pl.col(name), fuzzy.how(name), records.schema[name]).alias(f"c{place}")
         for place, name in enumerate(fuzzy.columns)
     )
 
 
 def block_columns(block: Block, fuzzy: Fuzzy) -> list[str]:
-    """Return what `comparable` calls a block's columns."""
+    """Return the names of a block's columns in the result of `comparable`."""
     return [f"c{fuzzy.columns.index(name)}" for name in dict.fromkeys(block.columns)]
 
 
 def confidence(records: int, *, exact: Sequence[pl.Series], pairs: pl.DataFrame) -> pl.Series:
-    """Return how sure it is that each record is of its entity: 100 where it shares a value, or is alone.
+    """Return the confidence that each record belongs to its entity: 100 if it shares a value, or is alone.
 
-    Otherwise it is the greatest match weight of its pairs, which is never above 99.99.
+    Otherwise it is the greatest match weight of the record's pairs, at most 99.99.
     """
     both = pl.concat([pairs.select(pl.col(side).alias(NODE), WEIGHT) for side in (LEFT, RIGHT)])
     fuzzy = both.join(pl.DataFrame({NODE: pl.concat(exact).cast(pl.UInt32)}), on=NODE, how="anti")
     best = fuzzy.group_by(NODE).agg(pl.col(WEIGHT).max())
-    found = pl.repeat(_EXACT, records, dtype=pl.Float64, eager=True)
+    confidences = pl.repeat(_EXACT, records, dtype=pl.Float64, eager=True)
     if best.height:
-        found = found.scatter(best[NODE], below_exact(best[WEIGHT]))
-    return as_confidence(found)
+        confidences = confidences.scatter(best[NODE], below_exact(best[WEIGHT]))
+    return as_confidence(confidences)
 
 
 def below_exact(weights: pl.Series) -> pl.Series:
-    """Return the weights of alike records, of which none counts as much as an equal value."""
+    """Return the weights of fuzzy matches, capped below the confidence of an equal value."""
     return weights.clip(upper_bound=_MOST)
 
 
-def as_confidence(found: pl.Series) -> pl.Series:
-    return found.round(2).cast(pl.Decimal(5, 2)).alias(CONFIDENCE)
+def as_confidence(values: pl.Series) -> pl.Series:
+    return values.round(2).cast(pl.Decimal(5, 2)).alias(CONFIDENCE)
 
 
 def _blocks(fuzzy: Fuzzy) -> list[list[str]]:
@@ -97,7 +97,7 @@ def _shares(values: pl.DataFrame, names: list[str]) -> pl.Series:
 
 
 def count_pairs(values: pl.DataFrame, fuzzy: Fuzzy) -> int:
-    """Return how many pairs of records the blocks make, counting a pair of two blocks twice."""
+    """Return the number of candidate pairs in all blocks. A pair in two blocks counts twice."""
     return sum(_pairs_of(values, names) for names in _blocks(fuzzy))
 
 
@@ -107,15 +107,15 @@ def _pairs_of(values: pl.DataFrame, names: list[str]) -> int:
 
 
 def check_pairs(pairs: int, block: Block) -> None:
-    """Raise a BuildError where a block makes more pairs than can be compared in reasonable time."""
+    """Raise a BuildError if a block has too many candidate pairs to compare in reasonable time."""
     if pairs > MOST_PAIRS:
         raise BuildError(
-            f"fuzzy block_on [{', '.join(block.columns)}] makes {pairs:,} pairs of records to compare",
-            next_step=f"At most {MOST_PAIRS:,} are compared. Add a column to the block that tells more records apart.",
+            f"too many candidate pairs: fuzzy block_on [{', '.join(block.columns)}] yields {pairs:,}",
+            next_step=f"The limit is {MOST_PAIRS:,}. Add a more selective column to the block.",
         )
 
 
-def _in_one_spelling(value: pl.Expr, how: How, kind: pl.DataType) -> pl.Expr:
+def _normalise(value: pl.Expr, how: How, kind: pl.DataType) -> pl.Expr:
     if how == "date":
         day = value.str.strip_chars().str.to_date("%Y-%m-%d", strict=False) if kind == pl.String else value.cast(pl.Date)
         return day.cast(pl.String)

@@ -1,6 +1,6 @@
-"""The rows of its query that a build of entities resolves, and what is expected of them.
+"""Compute the rows that an entity build resolves, and check their expectations.
 
-Rows of a query that only picks columns are read and picked as Arrow; everything else is computed by Spark.
+If the query only selects columns, the rows are read as Arrow; otherwise Spark computes them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Rows that passed, the keys that a change touches, what came of the expectations, and of how many rows.
+    """The accepted rows, the touched keys, the results of the expectations, and the number of checked rows.
 
-    `touched` is None where the rows meet those that are there. With `whole`, they are all rows that the table shall have.
-    `refused` are the rows for the quarantine; None where there are none.
+    `touched` is None if the rows are merged with the existing ones. With `whole`, they are all rows of the table. `refused` are
+    the rows for the quarantine, or None.
     """
 
     rows: pl.DataFrame
@@ -48,9 +48,9 @@ class Arrived:
 
 
 def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
-    """Return what the query makes of its inputs: of all their rows, or of those that changed.
+    """Run the query on all input rows, or on the changed ones.
 
-    Rows that fail an expectation are a QualityError where none may.
+    Raises QualityError if rows fail an expectation that allows no failures.
     """
     picked = _picked(inputs)
     if picked is not None:
@@ -62,15 +62,15 @@ def rows_to_resolve(inputs: PlannedInputs) -> Arrived:
         return _arrived(inputs, _compute(inputs, measure(inputs.run(changes.rows), expectations_of(inputs.table))))
     keys = recompute_keys(inputs, changes)
     checked = _compute(inputs, keys.measured)
-    found = _arrived(inputs, checked)
+    arrived = _arrived(inputs, checked)
     touched = keys.touched or checked.computed.select(inputs.table.keys)
     parts = [touched] if keys.left is None else [touched, keys.left.select(touched.columns)]
     distinct = union(parts, empty=touched).distinct()
-    return replace(found, touched=pl.DataFrame(arrow_rows(distinct)), whole=keys.whole)
+    return replace(arrived, touched=pl.DataFrame(arrow_rows(distinct)), whole=keys.whole)
 
 
 def _compute(inputs: PlannedInputs, measured: Measured) -> CheckedRows:
-    """Compute the rows once, those that passed as Arrow: all of them fit into this process."""
+    """Compute the rows once, and collect the accepted ones as Arrow: they fit into this process."""
     if isinstance(inputs, LocalInputs):
         return inputs.check(measured)
     observation = Observation()
@@ -86,15 +86,15 @@ def _arrived(inputs: PlannedInputs, checked: CheckedRows) -> Arrived:
 
 
 def _picked(inputs: PlannedInputs) -> Arrived | None:
-    """Return the query's rows without Spark, or None where it has to compute them.
+    """Return the query's rows without Spark, or None if Spark must compute them.
 
-    It also has to where a row fails an expectation: results show one such row, in Spark's words.
+    Spark also computes them if a row fails an expectation: the results show such a row in Spark's format.
     """
     table = inputs.table
     expectations = expectations_of(table)
     try:
         query = _plain(inputs)
-        conditions = [plain_condition(each.that, query.columns) for each in expectations]
+        conditions = [plain_condition(expectation.that, query.columns) for expectation in expectations]
     except NotPlainError:
         return None
     drivers = {}
@@ -104,14 +104,14 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
             return None
         drivers[name] = rows
     rows = query.run(drivers)
-    if any(not rows.select(each.fill_null(False).all()).item() for each in conditions):
+    if any(not rows.select(condition.fill_null(False).all()).item() for condition in conditions):
         return None
-    results = (CheckedExpectation(each.sentence, each.otherwise, rows.height, 0) for each in expectations)
+    results = (CheckedExpectation(expected.sentence, expected.otherwise, rows.height, 0) for expected in expectations)
     return Arrived(rows, None, tuple(results), rows.height)
 
 
 def _read(inputs: PlannedInputs, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
-    """Return these columns of the rows that the build reads of an input, or None where it takes Spark to read them."""
+    """Return these columns of the input rows that the build reads, or None if Spark must read them."""
     if isinstance(inputs, LocalInputs):
         return _read_few(inputs, name, names)
     return read_frame(
@@ -125,7 +125,7 @@ def _read(inputs: PlannedInputs, name: TableName, names: Collection[str]) -> pl.
 
 
 def _read_few(inputs: LocalInputs, name: TableName, names: Collection[str]) -> pl.DataFrame | None:
-    """Return these columns of the rows that entered an input, or of all; None where rows left it."""
+    """Return these columns of the rows added to an input, or of all rows on a refresh; None if rows were removed."""
     if inputs.plan.action == "refresh":
         return pl.DataFrame(inputs.whole(name).select(list(names)).arrow)
     changes = inputs.changes(name)
@@ -133,12 +133,12 @@ def _read_few(inputs: LocalInputs, name: TableName, names: Collection[str]) -> p
 
 
 def _plain(inputs: PlannedInputs) -> PlainQuery:
-    """Return the table's query where it only picks columns, whose types are those that Spark has found."""
+    """Return the table's query if it only selects columns, with the same types as in Spark's analysis."""
     table, columns = inputs.table, inputs.lake.columns
     if not isinstance(table.source, Query) or table.lookups or table.untracked:
-        raise NotPlainError("more than a query over its drivers")
+        raise NotPlainError("the table is more than a query over its drivers")
     query = plain_query(table.source.text, {name: columns[name] for name in table.drivers})
-    known = {each.name: each.type for each in columns[table.table]}
-    if any(known.get(each.name) != each.type for each in query.columns if each.name not in table.except_columns):
-        raise NotPlainError("a column that Spark finds to be another")
+    types = {column.name: column.type for column in columns[table.table]}
+    if any(types.get(column.name) != column.type for column in query.columns if column.name not in table.except_columns):
+        raise NotPlainError("a column has another type in Spark's analysis")
     return query

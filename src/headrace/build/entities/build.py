@@ -1,7 +1,7 @@
-"""A table of entities, built in full or where it changed: the rows of its query are resolved as Arrow.
+"""Build an entity table, in full or incrementally, by resolving the rows of its query as Arrow.
 
-What a build holds in memory is the query's rows and, of the records that are there, keys, values and entities; besides them
-the whole rows that change, and those of files that have to be written anew.
+In memory a build holds the query's rows; the keys, values and entities of the existing records; the changed rows; and the rows
+of files that it rewrites.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from headrace.spec.model.layers import BUILD_ID, LayerTable
 from headrace.spec.model.matching import CONFIDENCE, ENTITY_ID, PREVIOUS, UNUSED
 
 MOST_REWRITTEN = 3_000_000
-"""How many rows of files are written again by one build, which holds them in memory, about a kilobyte each.
+"""The maximum number of rows in files that one build rewrites in memory, at about a kilobyte each.
 
-Other files only lose rows, and compaction or a later build writes them again.
+In other files rows are only deleted with merge-on-read, and compaction or a later build rewrites them.
 """
 _PARTS = 2
 _SMALL_ROWS = 50_000
@@ -33,10 +33,10 @@ _RESOLVED = (ENTITY_ID, PREVIOUS, UNUSED, CONFIDENCE)
 
 @dataclass(frozen=True)
 class EntityRows:
-    """Rows to write, as parts that become files, the paths of the files that go, and of others the rows that are deleted there.
+    """The rows to write as parts, one file each; the paths of removed files; and the deleted positions in other files.
 
-    `written` rows are new or changed; `before` are the old rows that were replaced or went. `largest_entity` is how many
-    records the largest entity has now.
+    `written` rows are new or changed; `before` are the old rows that were replaced or removed. `largest_entity` is the number
+    of records in the largest entity.
     """
 
     parts: tuple[pa.Table, ...]
@@ -48,7 +48,7 @@ class EntityRows:
 
 
 def refresh_entities(records: pl.DataFrame, *, stored: Stored, rules: Rules, build_id: int) -> EntityRows:
-    """Return all rows of the table, made of all its records. Ids that are there stay."""
+    """Resolve all records and return all rows of the table. Existing ids are kept."""
     resolved = resolve_records(records, stored.ids(rules), rules)
     resolved = resolved.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     parts = _parts(resolved, stored, rows_each=-(-resolved.height // _PARTS))
@@ -66,10 +66,10 @@ def change_entities(
     build_id: int,
     largest: int | None = None,
 ) -> EntityRows:
-    """Return what changes when these rows of the query come; `largest` is how many records the largest entity has had.
+    """Return the changes for these rows of the query; `largest` is the size of the largest entity so far.
 
-    They are all rows that the touched keys shall have; without touched keys they meet the rows that are there, and the newest
-    of a key stays. A row that stays as it is keeps the build that wrote it.
+    The rows are all new rows of the touched keys. Without touched keys, they are merged with the existing rows, and the newest
+    row of each key wins. An unchanged row keeps its build id.
     """
     keys = list(table.keys)
     new = normalised(table, rows)
@@ -90,27 +90,27 @@ def change_entities(
     same = _same(wanted, before.select(columns), keys)
     written = wanted.join(same, on=keys, how="anti", nulls_equal=True)
     before = before.join(same, on=keys, how="anti", nulls_equal=True)
-    found = _change_files(written, before, stored=stored, build_id=build_id)
-    return replace(found, largest_entity=change.largest_entity)
+    changed = _change_files(written, before, stored=stored, build_id=build_id)
+    return replace(changed, largest_entity=change.largest_entity)
 
 
 def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored, build_id: int) -> EntityRows:
-    """Return the rows that come, and how the rows of before go: deleted where they are, or with their file.
+    """Write the new rows, and remove the old ones with merge-on-read or by rewriting their file.
 
-    A file is rewritten when it has lost many rows, or is one of many small ones.
+    A file is rewritten if many of its rows are deleted, or if it is one of many small files.
     """
     if not written.height and not before.height:
         return EntityRows((), (), {}, 0, before.select(written.columns), 0)
-    gone = {number: each[ROW_NUMBER] for (number,), each in before.partition_by(FILE_NUMBER, as_dict=True).items()}
+    gone = {number: rows[ROW_NUMBER] for (number,), rows in before.partition_by(FILE_NUMBER, as_dict=True).items()}
     gone = {number: pl.concat([rows, stored.deleted[number]]).sort() for number, rows in sorted(gone.items())}
     small = stored.small(rows=_SMALL_ROWS) if len(stored.files) >= MANY_SMALL else []
     rewritten = {number for number, rows in gone.items() if len(rows) > stored.files[number].rows * MOST_DELETED}
     rewritten |= {*small} if len(small) >= MANY_SMALL else set()
     rewritten = _within(rewritten, stored, rows=MOST_REWRITTEN)
-    kept = stored.whole(sorted(rewritten)).join(before, on=PLACE, how="anti")
+    remaining = stored.whole(sorted(rewritten)).join(before, on=PLACE, how="anti")
     new = written.with_columns(pl.lit(build_id, pl.Int64).alias(BUILD_ID))
     return EntityRows(
-        _parts(pl.concat([new, kept.select(new.columns)]), stored, rows_each=ROWS_PER_FILE),
+        _parts(pl.concat([new, remaining.select(new.columns)]), stored, rows_each=ROWS_PER_FILE),
         tuple(stored.files[number].path for number in sorted(rewritten)),
         {stored.files[number].path: rows.to_arrow() for number, rows in gone.items() if number not in rewritten},
         written.height,
@@ -120,17 +120,17 @@ def _change_files(written: pl.DataFrame, before: pl.DataFrame, *, stored: Stored
 
 
 def _within(numbers: set[int], stored: Stored, *, rows: int) -> set[int]:
-    """Return the first of these files that have at most so many rows together."""
-    found, total = set(), 0
+    """Return the first of these files that have at most `rows` rows together."""
+    chosen, total = set(), 0
     for number in sorted(numbers):
         total += stored.files[number].rows
         if total <= rows:
-            found.add(number)
-    return found
+            chosen.add(number)
+    return chosen
 
 
 def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return the keys of rows that are to be what they were."""
+    """Return the keys of unchanged rows."""
     both = wanted.join(before, on=keys, how="inner", nulls_equal=True, suffix="__old")
     if both.is_empty():
         return both.select(keys)
@@ -140,4 +140,4 @@ def _same(wanted: pl.DataFrame, before: pl.DataFrame, keys: list[str]) -> pl.Dat
 
 
 def _parts(rows: pl.DataFrame, stored: Stored, *, rows_each: int) -> tuple[pa.Table, ...]:
-    return tuple(stored.to_arrow(each) for each in rows.iter_slices(rows_each)) if rows.height else ()
+    return tuple(stored.to_arrow(part) for part in rows.iter_slices(rows_each)) if rows.height else ()

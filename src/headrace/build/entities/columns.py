@@ -1,4 +1,4 @@
-"""The columns of records: the query's own, and what a build adds to them."""
+"""The columns of records: the query's own, and the ones that a build adds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def record_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Return the columns of records, and what a build adds to them; values to match by are text.
+    """Return the columns of records, including the ones that a build adds. Match values are strings.
 
-    `rows` is the query on empty inputs. Raises a SpecError for a column that can't be matched, compared or stored.
+    `rows` is the query on empty inputs. Raises SpecError for a column that can't be matched, compared or stored.
     """
     for match in table.matches:
         for name in match.reads:
@@ -32,16 +32,17 @@ def record_columns(table: LayerTable, rows: DataFrame, columns: Sequence[Column]
         _check_compared(table, table.fuzzy, rows)
     for field in rows.schema.fields:
         if has_map(field.dataType):
-            raise table.error(f'"{field.name}" is a map, which records can\'t have', at="", fix="Write it as text: to_json(…)")
-    kinds: dict[str, ColumnType] = {each.name: each.type for each in columns}
-    kinds |= {each.column: Primitive("string") for each in table.matches}
+            what = f'"{field.name}" is a map: entity tables don\'t support maps'
+            raise table.error(what, at="", fix="Convert it to text: to_json(…)")
+    kinds: dict[str, ColumnType] = {column.name: column.type for column in columns}
+    kinds |= {match.column: Primitive("string") for match in table.matches}
     kinds |= {ENTITY_ID: Primitive("string"), CONFIDENCE: Decimal(5, 2)}
     kinds |= {name: Array(Primitive("string")) for name in (PREVIOUS, UNUSED)}
-    return tuple(Column(name, kinds[name]) for name in entity_columns(table.matches, [each.name for each in columns]))
+    return tuple(Column(name, kinds[name]) for name in entity_columns(table.matches, [column.name for column in columns]))
 
 
 def _check_compared(table: LayerTable, fuzzy: Fuzzy, rows: DataFrame) -> None:
-    """Raise a SpecError where a column can't be compared as the setting says; match columns are text."""
+    """Raise a SpecError if a column's type does not support its comparison. Match columns are strings."""
     for name in (name for name in fuzzy.columns if name in rows.columns):
         kind, how = rows.schema[name].dataType, fuzzy.how(name)
         if isinstance(kind, StringType) or (how == "date" and isinstance(kind, (DateType, TimestampType))):

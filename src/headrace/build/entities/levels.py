@@ -1,7 +1,7 @@
-"""How alike two values can be, and how likely each level is: for records of one entity (m), and of any two others (u).
+"""Similarity levels of compared values with their probabilities: for records of one entity (m), and of different entities (u).
 
-The probabilities are fixed, so what a pair weighs depends on its two records alone, and small builds give what a big one does.
-They are part of a table's definition: whoever changes one builds the tables that use it anew.
+The probabilities are fixed, so a pair's weight depends only on its two records, and incremental builds give the same result as
+a refresh. They are part of a table's definition: changing one refreshes the tables that use it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Literal
 from headrace.spec.model.fuzzy import How
 
 CHANCE = 0.0001
-"""How likely it is that two records are of one entity before anything is compared."""
+"""The prior probability that two records belong to one entity."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A test that two values pass, tried in order; `limit` is the least similarity, or the greatest distance."""
+    """A test of two values, tried in order; `limit` is the minimum similarity, or the maximum distance."""
 
     test: Literal["equal", "equal_mailbox", "jaro_winkler", "levenshtein", "else"]
     m: float
@@ -45,4 +45,4 @@ _LEVELS: dict[How, tuple[Level, ...]] = {
     "date": (Level("equal", 0.90, 0.0001), Level("levenshtein", 0.05, 0.002, 1), Level("else", 0.05, 0.9979)),
 }
 LEVELS: Mapping[How, tuple[Level, ...]] = MappingProxyType(_LEVELS)
-"""For each kind of comparison its levels. A value that is missing says nothing, for or against."""
+"""The levels of each kind of comparison. A missing value is neutral."""

@@ -1,6 +1,6 @@
-"""Columns that records have while they are resolved."""
+"""Names of temporary columns of records while they are resolved."""
 
 NODE = "__node"
 CLUSTER = "__cluster"
 OWN_ID = "__own_id"
-"""The id of the entity that a record is the first of."""
+"""The id for an entity that starts with the record."""

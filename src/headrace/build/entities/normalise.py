@@ -1,6 +1,6 @@
-"""Values to match by: email addresses and phone numbers written in one way. Pure: columns in, columns out.
+"""Normalise match values: email addresses and phone numbers. Pure: columns in, columns out.
 
-What can't be an address or a number is null, and joins nobody.
+Invalid addresses and numbers become null, and match no record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _GMAIL = ("gmail.com", "googlemail.com")
 _LONGEST_ADDRESS = 254
-_KEPT_NUMBERS = 1 << 16
+_CACHED_NUMBERS = 1 << 16
 
 
 def normalise(rows: pl.DataFrame, matches: Sequence[Match]) -> pl.DataFrame:
@@ -35,9 +35,9 @@ def _normalised(rows: pl.DataFrame, match: Match) -> pl.Series:
 
 
 def email_expression(written: pl.Expr, rules: EmailRules) -> pl.Expr:
-    """Return an address without what does not tell mailboxes apart. A domain has no case whatever the rules say.
+    """Return an address without the parts that don't distinguish mailboxes. Domains are always lowercase.
 
-    Tags after a plus are left out for every provider, dots for Gmail alone, whose two names are one.
+    Plus tags are removed for every provider, dots only for Gmail, whose two domains are equivalent.
     """
     address = written.str.strip_chars()
     name = address.str.extract(r"^(.+)@[^@]+$")
@@ -57,22 +57,22 @@ def email_expression(written: pl.Expr, rules: EmailRules) -> pl.Expr:
 
 
 def _phones(rows: pl.DataFrame, match: Match) -> pl.Series:
-    """Return numbers in their international form; each spelling is read once."""
+    """Return numbers in international format; each spelling is parsed once."""
     region = pl.col(match.region_column).str.strip_chars().str.to_uppercase() if match.region_column else pl.lit(match.region)
     written = rows.select(pl.col(match.source).alias("written"), region.cast(pl.String).alias("region"))
     spellings = written.filter(pl.col("written").is_not_null()).unique()
     numbers = pl.Series(
-        "number", [phone_number(each, where) for each, where in spellings.iter_rows()], dtype=pl.String, strict=True
+        "number", [phone_number(text, where) for text, where in spellings.iter_rows()], dtype=pl.String, strict=True
     )
-    found = written.join(
+    parsed = written.join(
         spellings.with_columns(numbers), on=["written", "region"], how="left", nulls_equal=True, maintain_order="left"
     )
-    return found["number"]
+    return parsed["number"]
 
 
-@lru_cache(maxsize=_KEPT_NUMBERS)
+@lru_cache(maxsize=_CACHED_NUMBERS)
 def phone_number(written: str, region: str | None) -> str | None:
-    """Return a number such as +14155550123, or None where it has no possible length. An extension is a part of it."""
+    """Return a number such as +14155550123 with its extension, or None if its length is impossible."""
     import phonenumbers
 
     try:

@@ -1,6 +1,6 @@
-"""What builds read from data files, kept for the next ones. It can't be stale: a data file never changes.
+"""A cache of data files for later builds. Data files are immutable, so it is never stale.
 
-The types in which its columns are read may widen with the table, so they are part of every question.
+The types in which columns are read may widen with the table, so every lookup includes them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ MOST_BYTES = 512 * 1024 * 1024
 
 
 class ReadFiles:
-    """Frames by the paths of their files, and parts of files by the number of their first row.
+    """Frames by file path, and parts of files by their first position.
 
-    When all together are too large, those go that were not asked for longest; parts go before frames.
+    The least recently used entries are evicted when the cache is too large; parts are evicted before frames.
     """
 
     def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
@@ -27,13 +27,13 @@ class ReadFiles:
         self._lock = Lock()
 
     def get(self, path: str, schema: pl.Schema) -> pl.DataFrame | None:
-        """Return the columns of a schema in a file, or None where they have to be read."""
+        """Return the schema's columns of a file, or None if they are not cached."""
         with self._lock:
-            found = self._frames.get(path)
-            if found is None or not schema.items() <= found.schema.items():
+            frame = self._frames.get(path)
+            if frame is None or not schema.items() <= frame.schema.items():
                 return None
             self._frames.move_to_end(path)
-        return found.select(schema.names())
+        return frame.select(schema.names())
 
     def put(self, path: str, frame: pl.DataFrame) -> None:
         with self._lock:
@@ -42,12 +42,12 @@ class ReadFiles:
             self._make_room()
 
     def parts(self, path: str, schema: pl.Schema) -> dict[int, pl.DataFrame]:
-        """Return the columns of a schema in the parts of a file that are there, by their first row."""
+        """Return the schema's columns of the cached parts of a file, by first position."""
         with self._lock:
             parts = self._parts.items()
-            known = [each for each, frame in parts if each[0] == path and schema.items() <= frame.schema.items()]
-            for each in known:
-                self._parts.move_to_end(each)
+            known = [key for key, frame in parts if key[0] == path and schema.items() <= frame.schema.items()]
+            for key in known:
+                self._parts.move_to_end(key)
             return {first: self._parts[path, first].select(schema.names()) for _, first in known}
 
     def put_parts(self, path: str, parts: Mapping[int, pl.DataFrame]) -> None:
@@ -58,19 +58,19 @@ class ReadFiles:
             self._make_room()
 
     def keep_only(self, paths: Collection[str], *, under: str) -> None:
-        """Drop the files of a folder that are not among these."""
+        """Drop the files of a folder that are not in `paths`."""
         with self._lock:
-            for path in [each for each in self._frames if each.startswith(under) and each not in paths]:
+            for path in [path for path in self._frames if path.startswith(under) and path not in paths]:
                 del self._frames[path]
-            for part in [each for each in self._parts if each[0].startswith(under) and each[0] not in paths]:
+            for part in [part for part in self._parts if part[0].startswith(under) and part[0] not in paths]:
                 del self._parts[part]
 
     def _make_room(self) -> None:
-        sizes = [each.estimated_size() for frames in (self._parts, self._frames) for each in frames.values()]
-        over, gone = sum(sizes) - self._most_bytes, 0
-        while over > 0:
-            over -= sizes[gone]
-            gone += 1
+        sizes = [frame.estimated_size() for frames in (self._parts, self._frames) for frame in frames.values()]
+        excess, evicted = sum(sizes) - self._most_bytes, 0
+        while excess > 0:
+            excess -= sizes[evicted]
+            evicted += 1
             if self._parts:
                 self._parts.popitem(last=False)
             else:

@@ -1,4 +1,4 @@
-"""Records as a table's query gives them: normalised, and of several with one key the newest. Pure: frames in, frames out."""
+"""Prepare the records of a table's query: normalise them, and choose the newest of each key. Pure: frames in, frames out."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def rules_of(table: TableSettings, *, score: Score | None) -> Rules:
 
 
 def normalised(table: TableSettings, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return records with their normalised values, without the columns that the table leaves out."""
+    """Return records with their normalised values, without the table's excluded columns."""
     return normalise(rows, table.matches).drop(*table.except_columns)
 
 
 def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str]) -> pl.DataFrame:
-    """Return the newest record of each key; where two are of one sequence, all their columns decide, so in any order alike.
+    """Return the newest record of each key. All columns break ties, so the result does not depend on the input order.
 
-    A sequence that is null is older than any other.
+    A null sequence is older than any other.
     """
     if records.select(pl.struct(keys).hash().n_unique()).item() == records.height:
         return records
@@ -38,16 +38,16 @@ def newest(records: pl.DataFrame, *, keys: Sequence[str], sequence_by: Sequence[
 
 
 def resolve_records(records: pl.DataFrame, known: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Return all records of a table with their entities. `known` has the ids that are there, which stay."""
+    """Return all records of a table with their entities. `known` has the existing ids, which are kept."""
     keys = list(rules.keys)
     ids = known.select(*keys, ENTITY_ID, PREVIOUS)
     records = records.join(ids, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    unused = {each.column: shared_too_widely(records, each) for each in rules.matches}
+    unused = {match.column: shared_too_widely(records, match) for match in rules.matches}
     return resolve(records, rules, unused=unused)
 
 
 def sortable(column: pl.Series) -> pl.Series:
-    """Return values that can be put in order: what is nested, as text."""
+    """Return sortable values: nested values as text."""
     if not column.dtype.is_nested():
         return column
-    return pl.Series(column.name, [None if each is None else repr(each) for each in column.to_list()], dtype=pl.String)
+    return pl.Series(column.name, [None if value is None else repr(value) for value in column.to_list()], dtype=pl.String)

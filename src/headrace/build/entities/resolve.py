@@ -1,6 +1,6 @@
-"""From records to entities in three steps: edges, clusters, stable ids. Pure: frames in, frames out.
+"""Resolve records to entities in three steps: edges, clusters, stable ids. Pure: frames in, frames out.
 
-A frame of records has the keys, a column of values for each match, `oldest_by`, and what is known already: `entity_id` and
+A frame of records has the keys, a column of values for each match, `oldest_by`, and the stored `entity_id` and
 `previous_entity_ids`, which are null for a new record.
 """
 
@@ -21,9 +21,9 @@ from headrace.spec.model.matching import ENTITY_ID, UNUSED, Match
 
 @dataclass(frozen=True)
 class Rules:
-    """What a table's settings say of its records: how they are told apart, which is the older of two, and what they share.
+    """The settings that resolve a table's records: keys, age and matches.
 
-    `score` weighs pairs of records where the settings have `fuzzy`.
+    `score` weighs pairs of records if the settings have `fuzzy`.
     """
 
     keys: tuple[str, ...]
@@ -34,21 +34,20 @@ class Rules:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are needed to resolve a record, without the keys."""
+        """The columns that are needed to resolve a record, except the keys."""
         compared = self.fuzzy.columns if self.fuzzy else ()
-        names = dict.fromkeys((self.oldest_by, *(each.column for each in self.matches), *compared))
+        names = dict.fromkeys((self.oldest_by, *(match.column for match in self.matches), *compared))
         return tuple(name for name in names if name not in self.keys)
 
 
 Unused = Mapping[str, pl.Series]
-"""For each match column the values that too many records share."""
+"""The values of each match column that too many records share."""
 
 
 def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: Taken | None = None) -> pl.DataFrame:
-    """Return the records, in their order, with their entity's id, the ids that it had before, how sure that is and the
-    matches not used.
+    """Return the records in their order with entity id, previous ids, confidence and unused matches.
 
-    `taken` tells ids of entities that are not among the records: no new entity gets one of them.
+    `taken` returns the ids of entities outside of the records: no new entity gets one of them.
     """
     numbered = records.with_row_index(NODE)
     left, right = edges(numbered, rules.matches, unused=unused)
@@ -62,12 +61,12 @@ def resolve(records: pl.DataFrame, rules: Rules, *, unused: Unused, taken: Taken
 
 
 def largest_entity(records: pl.DataFrame) -> int:
-    """Return how many records the largest entity has; 0 where there are none."""
+    """Return the number of records in the largest entity, or 0 without records."""
     return int(records.group_by(ENTITY_ID).len()["len"].max() or 0)  # type: ignore[arg-type]
 
 
 def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) -> tuple[pl.Series, pl.Series]:
-    """Return pairs of records that share a value: each with the first that has it, so that there are few."""
+    """Return pairs of records that share a value: each record with the first one, to keep their number low."""
     left, right = [], []
     for match in matches:
         value = pl.col(match.column)
@@ -80,9 +79,9 @@ def edges(records: pl.DataFrame, matches: Sequence[Match], *, unused: Unused) ->
 
 
 def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
-    """Return the values that more records have than the match allows, where all records are there.
+    """Return the values that more records share than the match allows. Needs all records of the table.
 
-    Only values whose hash is that of many are counted themselves, which are few.
+    Hashes are counted first, and values only for frequent hashes, which are few.
     """
     values = records.select(pl.col(match.column).alias("value")).drop_nulls()
     hashed = values.select(pl.col("value").hash().alias("hash"))
@@ -92,7 +91,7 @@ def shared_too_widely(records: pl.DataFrame, match: Match) -> pl.Series:
 
 
 def not_used(matches: Sequence[Match], unused: Unused) -> pl.Expr:
-    """Return the match columns of a record whose value is not used."""
+    """Return the expression for a record's match columns with an unused value."""
     named = [
         pl.when(pl.col(match.column).is_in(unused[match.column].implode())).then(pl.lit(match.column)) for match in matches
     ]

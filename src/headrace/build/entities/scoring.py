@@ -1,6 +1,6 @@
-"""Match weights of pairs of records: Splink tells the levels, in this process or on Spark, and here they are added up.
+"""Match weights of pairs of records: Splink determines the levels, in this process or on Spark, and this module sums them.
 
-Both backends give the same levels, and the sum is made in one place, so it does not matter which one compared the records.
+Both backends return the same levels, and the sum is computed here for both, so the result does not depend on the backend.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_PAIRS_IN_PROCESS = 20_000_000
-"""How many pairs are compared in this process; more are compared on Spark, whose executors may be many.
+"""The maximum number of pairs compared in this process; Spark compares more, on its executors.
 
-DuckDB needs 16 bytes for a pair before it is weighed, so these are a third of its memory.
+DuckDB needs 16 bytes for a pair before it is weighed, so this is a third of its memory.
 """
 DIGITS = 9
-"""How many decimals of a weight count: far fewer than a sum of doubles has, far more than anybody sets as a threshold."""
+"""The number of decimals of a weight: far fewer than the precision of a sum of doubles, far more than a threshold needs."""
 
 
 def splink_score(table: LayerTable, *, spark: SparkSession, stored: TrainedWeights | None = None) -> Score | None:
-    """Return how the table's pairs are weighed, or None where it has no `fuzzy`; without Splink it is a SpecError.
+    """Return the function that weighs the table's pairs, or None without `fuzzy`. Raises SpecError if Splink is missing.
 
     `stored` are the weights of a table that trains them.
     """
@@ -55,12 +55,12 @@ def splink_score(table: LayerTable, *, spark: SparkSession, stored: TrainedWeigh
 
 
 def number_records(records: pl.DataFrame) -> pl.DataFrame:
-    """Return records as a backend takes them: their place instead of their node."""
+    """Return records for a backend, with their position instead of NODE."""
     return records.drop(NODE).with_row_index(ID).with_columns(pl.col(ID).cast(pl.Int64))
 
 
 def weigh(nodes: pl.Series, pairs: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> pl.DataFrame:
-    """Return the pairs whose levels add up to the threshold or more."""
+    """Return the pairs whose weight reaches the threshold."""
     weight = add_weights(*level_weights(fuzzy, weights))
     weighed = pairs.select(ID_LEFT, ID_RIGHT, weight.alias(WEIGHT)).filter(pl.col(WEIGHT) >= fuzzy.at_least)
     return pl.DataFrame(
@@ -74,11 +74,12 @@ def weigh(nodes: pl.Series, pairs: pl.DataFrame, fuzzy: Fuzzy, weights: Weights)
 
 
 def level_weights(fuzzy: Fuzzy, weights: Weights) -> tuple[float, dict[str, dict[int, float]]]:
-    """Return the weight that a pair starts with, and what each level adds, by the column in which a backend tells it."""
-    return weights.start, {gamma(each.column, fuzzy): weights.by_gamma(each.column) for each in fuzzy.compare}
+    """Return the start weight of a pair, and the weight of each level by the backend's level column."""
+    columns = [comparison.column for comparison in fuzzy.compare]
+    return weights.start, {gamma(column, fuzzy): weights.by_gamma(column) for column in columns}
 
 
 def add_weights(start: float, added: Mapping[str, Mapping[int, float]]) -> pl.Expr:
-    """Return the weight of a pair: what its levels add up to."""
+    """Return the expression for a pair's weight: the sum of its levels."""
     levels = (pl.col(name).replace_strict(by_level, return_dtype=pl.Float64) for name, by_level in added.items())
     return pl.sum_horizontal(pl.lit(start), *levels).round(DIGITS)

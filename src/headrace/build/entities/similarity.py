@@ -1,8 +1,8 @@
 """Jaro-Winkler similarity, exactly as Splink's functions for Spark compute it (Apache Commons Text).
 
-DuckDB's own function differs in two ways. It compares bytes, where Java compares UTF-16 code units. And it rounds half
-transpositions down to whole ones, so its similarity is never lower, and sometimes a little higher. What DuckDB calls similar is
-therefore checked again with this one, and what it calls different is different.
+DuckDB's own function differs in two ways. It compares bytes, whereas Java compares UTF-16 code units. And it rounds half
+transpositions down, so its similarity is an upper bound. Pairs that DuckDB finds similar are therefore checked with this
+function; pairs that it finds different need no check.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def jaro_winkler(left: str, right: str) -> float:
 
 
 def code_units(text: str) -> str:
-    """Return a text with a character for each of its UTF-16 code units: surrogates are written as private-use characters."""
+    """Return a text with one character for each UTF-16 code unit: surrogates become private-use characters."""
     return text if text.isascii() else _ASTRAL.sub(_surrogates, text)
 
 
-def _surrogates(found: re.Match[str]) -> str:
-    number = ord(found[0]) - 0x10000
+def _surrogates(match: re.Match[str]) -> str:
+    number = ord(match[0]) - 0x10000
     return chr(0xE000 + (number >> 10)) + chr(0xE400 + (number & 0x3FF))
 
 

@@ -1,7 +1,7 @@
-"""Compare pairs of records with Splink on DuckDB in this process: no job, no shuffle, a second where Spark takes a minute.
+"""Compare pairs of records with Splink on DuckDB in this process: no job, no shuffle, a second instead of a minute on Spark.
 
-DuckDB's Jaro-Winkler similarity is not Spark's (see `similarity`). With texts in which every character is one byte it is an
-upper bound; the levels of the pairs that it finds are then decided with the exact similarity.
+DuckDB's Jaro-Winkler similarity differs from Spark's (see `similarity`). For texts of single-byte characters it is an upper
+bound; the levels of the pairs that it finds are then computed with the exact similarity.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ if TYPE_CHECKING:
     from splink.internals.comparison_level_creator import ComparisonLevelCreator
 
 MEMORY = "1GB"
-"""What DuckDB may use beside the build's own memory before it spills to a temporary folder."""
+"""DuckDB's memory limit, beside the build's own memory, before it spills to a temporary folder."""
 
 LONGEST = 63
-"""The longest text that can be compared here where one of a column is not ASCII: two of them must fit into ASCII's 127."""
+"""The longest text that can be compared here if a column has non-ASCII texts: two texts must fit into ASCII's 127
+characters."""
 
 _SLACK = 1e-9
-_ALPHABET = "".join(chr(each) for each in range(1, 128)).replace("'", "''")
+_ALPHABET = "".join(chr(code) for code in range(1, 128)).replace("'", "''")
 _SIMILARITY = f"""
 CREATE MACRO most_similar(a, b) AS CASE
   WHEN strlen(a) = length(a) AND strlen(b) = length(b) THEN jaro_winkler_similarity(a, b)
   ELSE jaro_winkler_similarity(translate(a, a || b, '{_ALPHABET}'), translate(b, a || b, '{_ALPHABET}'))
 END"""
-"""Translation gives each character of the two texts a byte of its own: only which ones are equal matters for the similarity."""
+"""Translation maps each distinct character of the two texts to a byte: the similarity only depends on which ones are equal."""
 
 
 def can_compare(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> bool:
-    """Return whether all values that are compared by similarity are ones that DuckDB can compare."""
+    """Return whether DuckDB can compare all values that are compared by similarity."""
     for column in _by_similarity(fuzzy, weights):
         values = records[place(column, fuzzy)].drop_nulls()
         is_ascii = (values.str.len_bytes() == values.str.len_chars()).all()
@@ -54,13 +55,13 @@ def can_compare(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> bool:
 
 
 def compare_on_duckdb(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> pl.DataFrame:
-    """Return the pairs that weigh at least about the threshold, with the level that each compared column has.
+    """Return the pairs with about the threshold weight or more, with the level of each compared column.
 
-    The levels of a column must add less and less, as fixed and trained ones do: no pair is missed then.
+    The weights of a column's levels must descend, as fixed and trained weights do: then no pair is missed.
     """
     with duckdb_linker(records, fuzzy, weights) as (linker, connection):
-        found = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
-        pairs = connection.table(found.physical_name).select(*compared_pairs(fuzzy)).pl()
+        predictions = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
+        pairs = connection.table(predictions.physical_name).select(*compared_pairs(fuzzy)).pl()
     for column in _by_similarity(fuzzy, weights):
         pairs = _decide_levels(pairs, records[place(column, fuzzy)], gamma(column, fuzzy), weights.levels[column])
     return pairs
@@ -70,7 +71,7 @@ def compare_on_duckdb(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> 
 def duckdb_linker(
     records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, threads: int | None = None
 ) -> Iterator[tuple[Linker, DuckDBPyConnection]]:
-    """Yield Splink's linker for the records, and the connection that its results are in."""
+    """Yield Splink's linker for the records, and the connection that holds its results."""
     import duckdb
     from splink import DuckDBAPI, Linker
 
@@ -88,7 +89,8 @@ def duckdb_linker(
 
 
 def _by_similarity(fuzzy: Fuzzy, weights: Weights) -> list[str]:
-    return [each.column for each in fuzzy.compare if any(level.test == "jaro_winkler" for level in weights.levels[each.column])]
+    columns = [comparison.column for comparison in fuzzy.compare]
+    return [column for column in columns if any(level.test == "jaro_winkler" for level in weights.levels[column])]
 
 
 def _in_code_units(texts: pl.Series) -> pl.Series:
@@ -105,19 +107,19 @@ def _similar(column: str, limit: float) -> ComparisonLevelCreator:
 
 
 def _decide_levels(pairs: pl.DataFrame, values: pl.Series, level: str, levels: tuple[Level, ...]) -> pl.DataFrame:
-    """Return the pairs with the level of one column decided by the exact similarity where it was by the upper bound."""
+    """Return the pairs with the level of one column computed from the exact similarity instead of the upper bound."""
     last = len(levels) - 1
-    bounded = {last - number for number, each in enumerate(levels) if each.test == "jaro_winkler"}
+    bounded = {last - number for number, candidate in enumerate(levels) if candidate.test == "jaro_winkler"}
     sides = pl.DataFrame({"l": values.gather(pairs[ID_LEFT]), "r": values.gather(pairs[ID_RIGHT]), "was": pairs[level]})
     open_pairs = sides.filter(pl.col("was").is_in(list(bounded))).unique()
     decided = [_first_met(levels, last - was, jaro_winkler(left, right)) for left, right, was in open_pairs.iter_rows()]
-    changed = open_pairs.with_columns(pl.Series("now", [last - each for each in decided], dtype=pairs.schema[level]))
+    changed = open_pairs.with_columns(pl.Series("now", [last - number for number in decided], dtype=pairs.schema[level]))
     now = sides.join(changed, on=["l", "r", "was"], how="left", maintain_order="left")
     return pairs.with_columns(now.select(pl.coalesce("now", "was")).to_series().alias(level))
 
 
 def _first_met(levels: tuple[Level, ...], start: int, similarity: float) -> int:
-    """Return the first level from `start` on that a similarity meets. Only levels by similarity and the last one follow."""
+    """Return the first level from `start` on that a similarity meets. Only similarity levels and the last level follow."""
     return next(
         number
         for number, level in enumerate(levels[start:], start)

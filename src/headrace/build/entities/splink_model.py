@@ -1,6 +1,6 @@
-"""A table's `fuzzy` setting as Splink's settings, and what both of its backends return.
+"""Translate a table's `fuzzy` setting to Splink's settings, and name the columns of its results.
 
-Splink gets text columns called c0, c1, …, so no name from a table's file gets into its SQL.
+Splink gets text columns named c0, c1, …, so that no name from a table's file is part of its SQL.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 ID = "unique_id"
 ID_LEFT, ID_RIGHT = f"{ID}_l", f"{ID}_r"
 MARGIN = 1e-6
-"""How far below the threshold Splink looks: backends differ in the last bits of a weight.
+"""How far below the threshold Splink searches: backends differ in the last bits of a weight.
 
-The weight that counts is computed from the levels, in one place for both."""
+The final weight is computed from the levels, by the same code for both."""
 
 Similar = Callable[[str, float], "ComparisonLevelCreator"]
-"""Return the level for values of a column whose Jaro-Winkler similarity is at least a limit."""
+"""Returns the level for values of a column whose Jaro-Winkler similarity is at least a limit."""
 
 
 def gamma(column: str, fuzzy: Fuzzy) -> str:
-    """Return what Splink calls the column that says which level a pair has: the last is 0, and -1 is a missing value."""
+    """Return Splink's name of a level column: 0 is the last level, and -1 a missing value."""
     return f"gamma_{place(column, fuzzy)}"
 
 
 def place(column: str, fuzzy: Fuzzy) -> str:
-    """Return what `alike.comparable` calls a column."""
+    """Return the name of a column in the result of `alike.comparable`."""
     return f"c{fuzzy.columns.index(column)}"
 
 
 def compared_pairs(fuzzy: Fuzzy) -> list[str]:
     """Return the columns that a backend returns for each pair."""
-    return [ID_LEFT, ID_RIGHT, *(gamma(each.column, fuzzy) for each in fuzzy.compare)]
+    return [ID_LEFT, ID_RIGHT, *(gamma(comparison.column, fuzzy) for comparison in fuzzy.compare)]
 
 
 def splink_settings(fuzzy: Fuzzy, weights: Weights, *, similar: Similar | None = None) -> SettingsCreator:
@@ -50,10 +50,10 @@ def splink_settings(fuzzy: Fuzzy, weights: Weights, *, similar: Similar | None =
     from splink import comparison_library as comparisons
 
     compare = []
-    for each in fuzzy.compare:
-        column = place(each.column, fuzzy)
-        found = (levels.NullLevel(column), *(_level(level, column, similar) for level in weights.levels[each.column]))
-        compare.append(comparisons.CustomComparison([*found], output_column_name=column))
+    for comparison in fuzzy.compare:
+        column = place(comparison.column, fuzzy)
+        tests = (levels.NullLevel(column), *(_level(level, column, similar) for level in weights.levels[comparison.column]))
+        compare.append(comparisons.CustomComparison([*tests], output_column_name=column))
     return SettingsCreator(
         link_type="dedupe_only",
         comparisons=list(compare),

@@ -1,6 +1,6 @@
-"""Compare pairs of records with Splink on the build's Spark, for tables whose pairs are too many for one process.
+"""Compare pairs of records with Splink on the build's Spark, for tables with too many pairs for one process.
 
-Splink's views and the copies that it keeps are in a session of their own, and are dropped when the pairs are there.
+Splink's views and cached tables are in a separate session, and are dropped when the pairs are computed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def compare_on_spark(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> pl.DataFrame:
-    """Return the pairs that weigh at least about the threshold, with the level that each compared column has."""
+    """Return the pairs with about the threshold weight or more, with the level of each compared column."""
     names = [name for name in records.columns if name != ID]
     schema = StructType([StructField(ID, LongType()), *(StructField(name, StringType()) for name in names)])
     with _own_session(spark) as session:
@@ -34,7 +34,7 @@ def compare_on_spark(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, *, s
 
 @contextmanager
 def predict_on_spark(records: DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession) -> Iterator[DataFrame]:
-    """Yield the pairs of rows of Spark, as `compare_on_spark` does. They can be computed while the block runs."""
+    """Yield the pairs of Spark rows, as `compare_on_spark`. The frame is valid within the block."""
     shared = f"headrace_{uuid.uuid4().hex}"
     records.createGlobalTempView(shared)  # the only kind of view that another session sees
     try:
@@ -52,18 +52,18 @@ def _predict(session: SparkSession, records: DataFrame, fuzzy: Fuzzy, weights: W
         spark_session=session, break_lineage_method="persist", num_partitions_on_repartition=partitions
     )
     linker = Linker(api.register(records), splink_settings(fuzzy, weights), log_level=logging.ERROR, validate_settings=False)
-    found = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
-    pairs: DataFrame = found.as_spark_dataframe()
+    predictions = linker.inference.predict(threshold_match_weight=fuzzy.at_least - MARGIN, warning_mode="never")
+    pairs: DataFrame = predictions.as_spark_dataframe()
     return pairs.select(*compared_pairs(fuzzy))
 
 
 @contextmanager
 def _own_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Yield a session with Splink's similarity functions, the active one of this thread; drop what it keeps at the end."""
+    """Yield a session with Splink's similarity functions as this thread's active session; drop its views at the end."""
     from splink.backends.spark import similarity_jar_location
 
     session = spark.newSession()
-    use_session(session)  # Spark looks classes up in the active session, and only this one has the jar
+    use_session(session)  # Spark looks up classes in the active session, and only this one has the jar
     session._jsparkSession.sessionState().resourceLoader().addJar(similarity_jar_location())
     try:
         yield session

@@ -1,8 +1,7 @@
-"""Train the weights of `fuzzy` from the records themselves: no labels are needed (expectation-maximisation, by Splink).
+"""Train the weights of `fuzzy` from the records without labels, with Splink's expectation-maximisation.
 
-How often two random records agree on a value gives u. Among records that share a block, how often those that look like one
-entity agree on the other columns gives m. What the records can't tell stays fixed. The same records and seed give the same
-weights.
+The agreement of random record pairs estimates u. The agreement of likely matches within a block on the other columns estimates
+m. Weights that can't be estimated stay fixed. Training is deterministic for the same records and seed.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
 
 MOST_PAIRS = 2_000_000
 MOST_RECORDS = 1_000_000
-"""How many pairs and records weights are trained of: more cost time and memory of one process, and change estimates little."""
+"""The maximum number of pairs and records for training: more need time and memory, and hardly change the estimates."""
 _DRAWN_BITS = 64
 _RANDOM_PAIRS = 2_000_000
 _LEAST_COMPARED = 2
 _THREADS = 1
-"""DuckDB then adds up in one order: the same records give the same sums."""
+"""With one thread DuckDB sums in a fixed order, so the same records yield the same sums."""
 _LEAST_CHANCE, _MOST_CHANCE = 1e-9, 0.1
 _ROUNDS = 100
 _DIGITS = 6
@@ -45,9 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_weights(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], version: int) -> TrainedWeights:
-    """Return the weights of a table that is refreshed, trained of all its records, as its ledger keeps them.
+    """Train a table's weights on its records, for the ledger entry of a refresh.
 
-    They are the fixed ones where the records are too few to learn from.
+    Return the fixed weights if there are too few records to train on.
     """
     ordered = records.sort(*keys, nulls_last=True)
     values = comparable(ordered, fuzzy).with_row_index(NODE)
@@ -58,27 +57,27 @@ def choose_weights(records: pl.DataFrame, fuzzy: Fuzzy, *, keys: Sequence[str], 
 
 
 def weights_of_sample(values: pl.DataFrame, fuzzy: Fuzzy, *, records: int, version: int) -> TrainedWeights:
-    """Return the weights of a table with so many records, trained of a sample of them, as its ledger keeps them."""
+    """Train a table's weights on a sample of its `records` records, for the table's ledger entry."""
     weights, trained = train_weights(number_records(values), fuzzy)
     return weights.store(version=version, records=records, trained=trained)
 
 
 def is_too_large(records: int, pairs: int) -> bool:
-    """Return whether a sample has to be halved again before weights are trained of it."""
+    """Return whether a sample must be halved again before training."""
     return records > MOST_RECORDS or pairs > MOST_PAIRS
 
 
 def halvings_of(own: str, seed: int) -> int:
-    """Return how often a record stays in the sample when it is halved, given the id that its key makes.
+    """Return how many times a record stays in the sample when it is halved, from the record's own id.
 
-    It depends on nothing but the key and the seed, so every form of a build draws the same sample.
+    The result depends only on the key and the seed, so a build on Spark draws the same sample as one in this process.
     """
     drawn = int.from_bytes(hashlib.blake2b(own.encode(), digest_size=8, key=seed.to_bytes(8, "big")).digest(), "big")
     return _DRAWN_BITS - drawn.bit_length()
 
 
 def sample_records(values: pl.DataFrame, halvings: pl.Series, fuzzy: Fuzzy) -> pl.DataFrame:
-    """Return the records of the largest sample that is not too large."""
+    """Return the largest sample that is small enough for training."""
     halved, sample = 0, values
     while is_too_large(sample.height, count_pairs(sample, fuzzy)):
         halved += 1
@@ -87,23 +86,22 @@ def sample_records(values: pl.DataFrame, halvings: pl.Series, fuzzy: Fuzzy) -> p
 
 
 def train_weights(records: pl.DataFrame, fuzzy: Fuzzy) -> tuple[Weights, tuple[str, ...]]:
-    """Return the weights that fit the records best, and the columns whose levels were trained.
+    """Return the trained weights, and the columns whose levels were trained.
 
-    The records are in the order of their keys, and are called by their place. A column whose levels can't be estimated
-    keeps the fixed ones. All columns do where fewer than two can be estimated, or where a tenth of all pairs would be matches,
-    which no table of records has.
+    The records are sorted by key and identified by position. A column whose levels can't be estimated keeps the fixed ones. All
+    columns do if fewer than two can be estimated, or if a tenth of all pairs would be matches, which is implausible.
     """
     fixed = fixed_weights(fuzzy)
     if records.height < LEAST_RECORDS:
         return fixed, ()
     random_u = _estimate_u(records, fuzzy, fixed)
     start = Weights(fixed.chance, {column: _with(levels, u=random_u[column]) for column, levels in fixed.levels.items()})
-    estimates = [found for block in fuzzy.block_on if (found := _estimate_m(records, fuzzy, start, block))]
+    estimates = [estimate for block in fuzzy.block_on if (estimate := _estimate_m(records, fuzzy, start, block))]
     levels = {
-        column: _combine(start.levels[column], [each[column] for each in estimates if column in each])
+        column: _combine(start.levels[column], [estimate[column] for estimate in estimates if column in estimate])
         for column in start.levels
     }
-    trained = {column: found for column, found in levels.items() if found and random_u[column]}
+    trained = {column: combined for column, combined in levels.items() if combined and random_u[column]}
     if len(trained) < _LEAST_COMPARED:
         return fixed, ()
     weights = replace(fixed, levels=MappingProxyType({**fixed.levels, **trained}))
@@ -112,21 +110,23 @@ def train_weights(records: pl.DataFrame, fuzzy: Fuzzy) -> tuple[Weights, tuple[s
 
 
 def _estimate_u(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> Mapping[str, tuple[float, ...] | None]:
-    """Return how likely each level of a column is for two random records; None for a column with a level that none has."""
+    """Return the probability of each level for two random records; None for a column with an unobserved level."""
     with duckdb_linker(records, fuzzy, weights, threads=_THREADS) as (linker, _):
         linker.training.estimate_u_using_random_sampling(max_pairs=_RANDOM_PAIRS, seed=fuzzy.seed)
-        return _probabilities(linker, fuzzy, "u_probability", {column: _us(found) for column, found in weights.levels.items()})
+        return _probabilities(
+            linker, fuzzy, "u_probability", {column: _us(levels) for column, levels in weights.levels.items()}
+        )
 
 
 def _estimate_m(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, block: Block) -> Mapping[str, tuple[float, ...]]:
-    """Return how likely each level is for two records of one entity, as the pairs of a block tell it of the other columns.
+    """Return the probability of each level for two records of one entity, estimated for the columns outside of a block.
 
-    It is empty where the block leaves too little to compare, or no two records share it.
+    The result is empty if the block leaves too few columns to compare, or no two records share it.
     """
     from splink import block_on
     from splink.internals.exceptions import EMTrainingException
 
-    others = [each.column for each in fuzzy.compare if each.column not in block.columns]
+    others = [comparison.column for comparison in fuzzy.compare if comparison.column not in block.columns]
     if len(others) < _LEAST_COMPARED:
         return {}
     with duckdb_linker(records, fuzzy, weights, threads=_THREADS) as (linker, _):
@@ -137,32 +137,33 @@ def _estimate_m(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights, block: Bl
         except EMTrainingException as error:
             _LOG.info("Block [%s] is not used for training: %s", ", ".join(block.columns), str(error).splitlines()[0])
             return {}
-        found = _probabilities(linker, fuzzy, "m_probability", {column: _ms(found) for column, found in weights.levels.items()})
-    return {column: each for column in others if (each := found[column])}
+        start = {column: _ms(levels) for column, levels in weights.levels.items()}
+        probabilities = _probabilities(linker, fuzzy, "m_probability", start)
+    return {column: values for column in others if (values := probabilities[column])}
 
 
 def _probabilities(
     linker: Linker, fuzzy: Fuzzy, name: str, start: Mapping[str, tuple[float, ...]]
 ) -> dict[str, tuple[float, ...] | None]:
-    """Return m or u of the levels of each column; None where a level was not observed, or all are as they were at the start."""
+    """Return m or u of each column's levels; None if a level was not observed, or training did not change them."""
     model: Mapping[str, Any] = linker.misc.save_model_to_json()
-    found: dict[str, tuple[float, ...] | None] = {}
-    for comparison, each in zip(model["comparisons"], fuzzy.compare, strict=True):
-        levels = [level for level in comparison["comparison_levels"] if not level.get("is_null_level")]
+    probabilities: dict[str, tuple[float, ...] | None] = {}
+    for result, comparison in zip(model["comparisons"], fuzzy.compare, strict=True):
+        levels = [level for level in result["comparison_levels"] if not level.get("is_null_level")]
         values = tuple(level.get(name) for level in levels)
         observed = all(isinstance(value, float) and value > 0 for value in values)
-        found[each.column] = values if observed and values != start[each.column] else None
-    return found
+        probabilities[comparison.column] = values if observed and values != start[comparison.column] else None
+    return probabilities
 
 
 def _combine(levels: tuple[Level, ...], estimates: list[tuple[float, ...]]) -> tuple[Level, ...] | None:
-    """Return levels with the mean of what blocks told, or None where they told nothing, or that equal values speak against."""
+    """Return levels with the mean of the blocks' estimates; None without estimates, or if equality would lower the weight."""
     if not estimates:
         return None
     means = [sum(values) / len(values) for values in zip(*estimates, strict=True)]
     ordered = _in_order([(m, level.u) for m, level in zip(means, levels, strict=True)])
-    found = [replace(level, m=_rounded(m), u=_rounded(u)) for level, (m, u) in zip(levels, ordered, strict=True)]
-    return tuple(found) if found[0].m > found[0].u and found[-1].m < found[-1].u else None
+    combined = [replace(level, m=_rounded(m), u=_rounded(u)) for level, (m, u) in zip(levels, ordered, strict=True)]
+    return tuple(combined) if combined[0].m > combined[0].u and combined[-1].m < combined[-1].u else None
 
 
 def _ms(levels: tuple[Level, ...]) -> tuple[float, ...]:
@@ -178,10 +179,10 @@ def _with(levels: tuple[Level, ...], *, u: tuple[float, ...] | None) -> tuple[Le
 
 
 def _in_order(probabilities: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return m and u of levels of which none adds less than the next: those that would get the weight of both together.
+    """Return m and u with descending weights: adjacent levels in the wrong order get their pooled weight.
 
-    Where few names are common, similar names can be rarer among strangers than equal ones. Equal values must not add less for
-    it, and a backend relies on a greater similarity never adding less.
+    If a few names are common, similar names can be rarer among different entities than equal ones. Equal values must still not
+    weigh less, and a backend relies on weights that never decrease with similarity.
     """
     pools: list[list[tuple[float, float]]] = []
     for level in probabilities:
@@ -196,19 +197,19 @@ def _factor(pool: list[tuple[float, float]]) -> float:
 
 
 def _rounded(probability: float) -> float:
-    """Return a probability with a few significant digits: the last bits of a sum may differ between machines."""
+    """Round a probability to a few significant digits: the last bits of a sum may differ between machines."""
     return float(f"{probability:.{_DIGITS}g}")
 
 
 def _estimate_chance(records: pl.DataFrame, fuzzy: Fuzzy, weights: Weights) -> float:
-    """Return how likely two random records are one entity: the matches that the weights expect among all blocks' pairs."""
-    names = [gamma(each.column, fuzzy) for each in fuzzy.compare]
+    """Estimate the probability that two random records belong to one entity, from the expected matches in all blocks."""
+    names = [gamma(comparison.column, fuzzy) for comparison in fuzzy.compare]
     with duckdb_linker(records, fuzzy, weights, threads=_THREADS) as (linker, connection):
         predicted = connection.table(linker.inference.predict(warning_mode="never").physical_name)
         patterns = predicted.aggregate(f"{', '.join(names)}, count(*) AS pairs").pl().sort(names)
     added = pl.sum_horizontal(
-        pl.col(gamma(each.column, fuzzy)).replace_strict(weights.by_gamma(each.column), return_dtype=pl.Float64)
-        for each in fuzzy.compare
+        pl.col(gamma(comparison.column, fuzzy)).replace_strict(weights.by_gamma(comparison.column), return_dtype=pl.Float64)
+        for comparison in fuzzy.compare
     )
     factors = patterns.select((2.0**added).alias("factor"), "pairs")
     every = records.height * (records.height - 1) / 2

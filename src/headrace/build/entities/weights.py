@@ -1,6 +1,6 @@
-"""How much each level of each compared column adds to a pair's match weight.
+"""The match weights of each level of each compared column.
 
-The weights are fixed (`levels.LEVELS`) or trained (`training.train_weights`). Trained ones are stored with the table: every
+The weights are fixed (`levels.LEVELS`) or trained (`training.train_weights`). Trained weights are stored with the table: every
 build until the next full refresh uses the same ones.
 """
 
@@ -16,12 +16,12 @@ from headrace.iceberg.ledgers.build import TrainedWeights
 from headrace.spec.model.fuzzy import Fuzzy
 
 LEAST_RECORDS = 1_000
-"""Below this the fixed weights are used: a handful of matches says little about how often a name is mistyped."""
+"""With fewer records the fixed weights are used: a few matches can't estimate how often a name is mistyped."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """`chance` is the probability that any two records are one entity; `levels` are those of each compared column."""
+    """`chance` is the prior probability that two records belong to one entity; `levels` has each compared column's levels."""
 
     chance: float
     levels: Mapping[str, tuple[Level, ...]]
@@ -32,38 +32,40 @@ class Weights:
         return log2(self.chance / (1 - self.chance))
 
     def added(self, column: str) -> tuple[float, ...]:
-        """Return what each level of a column adds to the match weight, in the order of the levels."""
+        """Return the match weights of a column's levels, in level order."""
         return tuple(log2(level.m / level.u) for level in self.levels[column])
 
     def by_gamma(self, column: str) -> dict[int, float]:
-        """Return what each level adds by Splink's number: it counts them from the last one, and a missing value is -1."""
+        """Return the weights by Splink's level number, which counts from the last level; -1 is a missing value."""
         added = self.added(column)
         return {-1: 0.0, **{len(added) - 1 - number: weight for number, weight in enumerate(added)}}
 
     def store(self, *, version: int, records: int, trained: Collection[str]) -> TrainedWeights:
-        """Return the weights as the table's ledger keeps them."""
-        levels = {column: tuple((level.m, level.u) for level in found) for column, found in self.levels.items()}
+        """Return the weights for the table's ledger entry."""
+        levels = {column: tuple((level.m, level.u) for level in own) for column, own in self.levels.items()}
         return TrainedWeights(version, records, self.chance, levels, tuple(trained))
 
 
 def stored_weights(fuzzy: Fuzzy, stored: TrainedWeights) -> Weights:
-    """Return the weights that the table's ledger keeps."""
+    """Return the weights from the table's ledger entry."""
     levels = {
-        each.column: tuple(
-            replace(level, m=m, u=u) for level, (m, u) in zip(LEVELS[each.how], stored.levels[each.column], strict=True)
+        comparison.column: tuple(
+            replace(level, m=m, u=u)
+            for level, (m, u) in zip(LEVELS[comparison.how], stored.levels[comparison.column], strict=True)
         )
-        for each in fuzzy.compare
+        for comparison in fuzzy.compare
     }
     return Weights(stored.chance, MappingProxyType(levels))
 
 
 def can_train_now(fuzzy: Fuzzy | None, stored: TrainedWeights | None, *, records: int) -> bool:
-    """Return whether a table that could train no weights has enough records by now: twice as many as when it last tried."""
+    """Return whether a table without trained weights has enough records to train: twice as many as at the last attempt."""
     if fuzzy is None or not fuzzy.train or stored is None or stored.columns:
         return False
     return records >= max(LEAST_RECORDS, 2 * stored.records)
 
 
 def fixed_weights(fuzzy: Fuzzy) -> Weights:
-    """Return the weights of a table that trains none."""
-    return Weights(CHANCE, MappingProxyType({each.column: LEVELS[each.how] for each in fuzzy.compare}))
+    """Return the fixed weights of a table's comparisons."""
+    levels = {comparison.column: LEVELS[comparison.how] for comparison in fuzzy.compare}
+    return Weights(CHANCE, MappingProxyType(levels))

@@ -1,1 +1,1 @@
-"""Entities of tables that are too large for one process: records, edges, components and ids as rows of Spark."""
+"""Entity resolution on Spark for tables that are too large for one process: records, edges, components and ids."""

@@ -1,4 +1,4 @@
-"""Functions of polars that run on the executors, on batches of Arrow."""
+"""Run polars functions on the executors, on Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def on_batches(make: Callable[[pl.DataFrame], pl.DataFrame], kind: StructType) -> Callable[[Column], Column]:
-    """Return a function of a struct column that gives a struct of this type, computed by `make` row by row.
+def on_batches(transform: Callable[[pl.DataFrame], pl.DataFrame], kind: StructType) -> Callable[[Column], Column]:
+    """Return a function from a struct column to a struct of type `kind`, computed by `transform`.
 
-    `make` must return the rows in their order. Only the fields of the struct are sent to Python.
+    `transform` must return the rows in the same order. Only the fields of the struct are sent to Python.
     """
     schema = to_arrow_schema(kind)
 
     def run(rows: pa.Array) -> pa.Array:
-        made = make(pl.DataFrame(pa.RecordBatch.from_struct_array(rows))).select(schema.names)
-        table = made.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
+        result = transform(pl.DataFrame(pa.RecordBatch.from_struct_array(rows))).select(schema.names)
+        table = result.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema)
         return pa.StructArray.from_arrays([column.combine_chunks() for column in table.columns], fields=list(schema))
 
     function: Callable[[Column], Column] = arrow_udf(run, returnType=kind)  # type: ignore[call-overload]

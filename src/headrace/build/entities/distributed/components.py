@@ -1,7 +1,7 @@
 """Connected components on Spark, by alternating large-star and small-star operations (Kiveris et al., 2014).
 
 An edge is a pair of nodes, `CHILD` greater than `PARENT`. A round first points the greater neighbours of every node to its
-least neighbour (large-star), then the lesser ones and the node itself (small-star). It ends as one star for each component.
+least neighbour (large-star), then the lesser ones and the node itself (small-star). The result is one star for each component.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ CHILD, PARENT = "__child", "__parent"
 _NODE, _OTHER, _LEAST, _MOVED = "__from", "__to", "__least", "__moved"
 
 MOST_ROUNDS = 100
-"""A bound against a fault, not a limit that tables reach: a shuffled chain of 20,000 nodes took 12 rounds."""
+"""A safety limit that no table should reach: a shuffled chain of 20,000 nodes took 12 rounds."""
 
 _LOG = logging.getLogger(__name__)
 
 
 def connected_components(edges: DataFrame, *, checkpoints: Checkpoints) -> DataFrame:
-    """Return, for each node with an edge that is not the least of its component, the node as CHILD and the least as PARENT.
+    """Return each node that is not the least of its component as CHILD, and the least node as PARENT.
 
-    Each round is checkpointed, and the round before it is released. Raises a BuildError after `MOST_ROUNDS`.
+    Each round is checkpointed, and the previous one released. Raises BuildError after `MOST_ROUNDS`.
     """
     before: DataFrame | None = None
     for number in range(1, MOST_ROUNDS + 1):
@@ -43,16 +43,16 @@ def connected_components(edges: DataFrame, *, checkpoints: Checkpoints) -> DataF
             return stars.select(CHILD, PARENT)
         before = stars
     raise BuildError(
-        f"connected components of the entities were not found in {MOST_ROUNDS} rounds",
-        next_step="Nothing was changed. Report this error with the lines that the build logged for each round.",
+        f"connected components of the entities did not converge in {MOST_ROUNDS} rounds",
+        next_step="Nothing was changed. Please report this bug, with the lines that the build logged for each round.",
     )
 
 
 def _round(edges: DataFrame) -> DataFrame:
-    """Return the edges after both operations; `_MOVED` marks the edges that are not as they were.
+    """Return the edges after both operations; `_MOVED` marks the changed edges.
 
-    An edge moves in the first operation where its lesser node has a lesser neighbour, and in the second where its greater node
-    has two parents. Where none moves, every parent is a root and every child has one parent.
+    An edge moves in the first operation if its lesser node has a lesser neighbour, and in the second if its greater node has
+    two parents. If no edge moves, every parent is a root and every child has one parent.
     """
     child, parent = F.col(CHILD), F.col(PARENT)
     both = edges.select(F.explode(F.array(_ends(child, parent), _ends(parent, child))).alias("edge")).select("edge.*")
@@ -65,8 +65,8 @@ def _round(edges: DataFrame) -> DataFrame:
         F.struct(child.alias(CHILD), F.col(_LEAST).alias(PARENT), (F.col(_MOVED) | splits).alias(_MOVED)),
         F.when(splits, F.struct(parent.alias(CHILD), F.col(_LEAST).alias(PARENT), F.lit(True).alias(_MOVED))),
     )
-    found = small.select(F.explode(F.array_compact(pointed)).alias("edge")).select("edge.*")
-    return found.groupBy(CHILD, PARENT).agg(F.max(_MOVED).alias(_MOVED))
+    edges_after = small.select(F.explode(F.array_compact(pointed)).alias("edge")).select("edge.*")
+    return edges_after.groupBy(CHILD, PARENT).agg(F.max(_MOVED).alias(_MOVED))
 
 
 def _ends(node: Column, other: Column) -> Column:

@@ -1,4 +1,4 @@
-"""Ids that last, as rows of Spark: the rules of `entities/ids.py`, by grouping and joining. Pure: frames in, frames out."""
+"""Stable ids on Spark: the rules of `entities/ids.py` with grouping and joins. Pure: frames in, frames out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 AGE = "__age"
-_NEW, _OWNER, _MERGED, _FIRST, _KEPT, _RECORDS = "__new", "__owner", "__merged", "__first", "__kept", "__records"
+_NEW, _OWNER, _MERGED, _FIRST, _RETAINED, _RECORDS = "__new", "__owner", "__merged", "__first", "__retained", "__records"
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The id of each CLUSTER, and the cluster that each id of before belongs to. `largest` is the size of the largest one."""
+    """The id of each CLUSTER, and the cluster of each earlier id. `largest` is the size of the largest cluster."""
 
     ids: DataFrame
     owners: DataFrame
@@ -34,34 +34,34 @@ class Chosen:
 
 
 def age_of(oldest_by: str) -> Column:
-    """Return what puts records in the order of their age: null is youngest, and the key decides between records of one age."""
+    """Return the sort key of a record's age: null is youngest, and the record's key breaks ties."""
     return F.struct(named(oldest_by).isNull().alias("is_null"), named(oldest_by).alias("value"), named(NODE).alias(NODE))
 
 
 def choose_ids(clustered: DataFrame, keys: DataFrame, *, checkpoints: Checkpoints) -> Chosen:
     """Return the id of each cluster.
 
-    `clustered` are records with NODE, CLUSTER, AGE, OWN_ID and the `entity_id` that they had, or null. `keys` are their keys,
-    with NODE.
+    `clustered` are records with NODE, CLUSTER, AGE, OWN_ID and their current `entity_id` or null. `keys` are their keys, with
+    NODE.
     """
     known = clustered.where(named(ENTITY_ID).isNotNull()).groupBy(ENTITY_ID)
-    # The record that gave an id anchors it. Where that one is gone, the oldest that has the id does.
+    # The record that an id is derived from anchors it. If that record was removed, the oldest record with the id does.
     anchor = F.max(F.when(F.col(OWN_ID) == F.col(ENTITY_ID), F.col(CLUSTER)))
     oldest = F.min_by(CLUSTER, AGE)
     owners = checkpoints.keep(known.agg(F.coalesce(anchor, oldest).alias(CLUSTER), F.min(AGE).alias(AGE)))
-    kept = owners.groupBy(CLUSTER).agg(F.min_by(ENTITY_ID, AGE).alias(_KEPT))
+    retained = owners.groupBy(CLUSTER).agg(F.min_by(ENTITY_ID, AGE).alias(_RETAINED))
     first = F.min_by(F.struct(NODE, F.col(OWN_ID).alias(_NEW)), AGE)
     clusters = clustered.groupBy(CLUSTER).agg(first.alias(_FIRST), F.count(F.lit(1)).alias(_RECORDS))
-    clusters = checkpoints.keep(clusters.join(kept, CLUSTER, "left"))
-    new = clusters.where(F.col(_KEPT).isNull()).select(CLUSTER, f"{_FIRST}.*")
-    chosen = clusters.where(F.col(_KEPT).isNotNull()).select(CLUSTER, F.col(_KEPT).alias(_NEW))
+    clusters = checkpoints.keep(clusters.join(retained, CLUSTER, "left"))
+    new = clusters.where(F.col(_RETAINED).isNull()).select(CLUSTER, f"{_FIRST}.*")
+    chosen = clusters.where(F.col(_RETAINED).isNotNull()).select(CLUSTER, F.col(_RETAINED).alias(_NEW))
     ids = chosen.unionByName(_free_ids(new, owners, keys, checkpoints=checkpoints))
     largest = clusters.agg(F.max(_RECORDS)).first()
     return Chosen(ids, owners, int(largest[0] or 0) if largest else 0)
 
 
 def _free_ids(new: DataFrame, owners: DataFrame, keys: DataFrame, *, checkpoints: Checkpoints) -> DataFrame:
-    """Return the new ids, with another one for a cluster whose id is in use; few are."""
+    """Return the new ids. A cluster whose id is in use gets another one, which is rare."""
     in_use = owners.select(F.col(ENTITY_ID).alias(_NEW))
     free, again = new.join(in_use, _NEW, "left_anti").select(CLUSTER, _NEW), 0
     used = checkpoints.keep(new.join(in_use, _NEW, "left_semi").select(CLUSTER, NODE))
@@ -84,7 +84,7 @@ def _other_ids(keys: Sequence[str], *, again: int) -> Callable[[Column], Column]
 
 
 def with_ids(clustered: DataFrame, chosen: Chosen) -> DataFrame:
-    """Return NODE, `entity_id` and `previous_entity_ids` of each record: the ids of entities that were merged into its own."""
+    """Return NODE, `entity_id` and `previous_entity_ids` of each record: the ids of entities merged into its entity."""
     named_new = clustered.select(NODE, CLUSTER, ENTITY_ID, PREVIOUS).join(chosen.ids, CLUSTER)
     moved = named_new.where(F.col(ENTITY_ID) != F.col(_NEW)).select(NODE, CLUSTER, ENTITY_ID)
     owners = chosen.owners.select(ENTITY_ID, F.col(CLUSTER).alias(_OWNER))

@@ -1,4 +1,4 @@
-"""Records that share a value, as rows of Spark: edges, and values that too many records share.
+"""Link records that share a value on Spark: edges, and values that too many records share.
 
 Pure: frames in, frames out.
 """
@@ -23,16 +23,16 @@ _MATCH, _VALUE, _FIRST, _SHARING, _IS_OVER = "__match", "__value", "__first", "_
 
 
 def link_records(records: DataFrame, matches: Sequence[Match]) -> DataFrame:
-    """Return, for each record and match whose value others share, the first record with the value and whether it is over.
+    """Return, for each record and match with a shared value, the first record with the value and whether it is over the limit.
 
-    A value is over where more than `max_records` share it. What no other record has is left out, and so is null.
+    A value is over the limit if more than `max_records` records share it. Unique values and nulls are omitted.
     """
     values = F.array(
         *(F.struct(F.lit(place).alias(_MATCH), named(match.column).alias(_VALUE)) for place, match in enumerate(matches))
     )
-    each = records.select(NODE, F.explode(values).alias("each")).select(NODE, "each.*").where(F.col(_VALUE).isNotNull())
+    exploded = records.select(NODE, F.explode(values).alias("match")).select(NODE, "match.*").where(F.col(_VALUE).isNotNull())
     sharing = Window.partitionBy(_MATCH, _VALUE)
-    counted = each.select(
+    counted = exploded.select(
         NODE, _MATCH, F.min(NODE).over(sharing).alias(_FIRST), F.count(F.lit(1)).over(sharing).alias(_SHARING)
     )
     limits = F.array(*(F.lit(match.max_records) for match in matches))
@@ -41,13 +41,13 @@ def link_records(records: DataFrame, matches: Sequence[Match]) -> DataFrame:
 
 
 def edges_of(links: DataFrame) -> DataFrame:
-    """Return pairs of records that share a value: each with the first that has it, so that there are few."""
+    """Return pairs of records that share a value: each record with the first one, to keep their number low."""
     used = links.where(~F.col(_IS_OVER) & (F.col(NODE) != F.col(_FIRST)))
     return used.select(F.col(NODE).alias(CHILD), F.col(_FIRST).alias(PARENT))
 
 
 def unused_of(links: DataFrame, matches: Sequence[Match]) -> DataFrame:
-    """Return, for each record with a value that too many share, the match columns that have one."""
+    """Return, for each record with a value over the limit, its match columns with such a value."""
     flags = (F.max(F.col(_MATCH) == place).alias(f"__over_{place}") for place in range(len(matches)))
     over = links.where(_IS_OVER).groupBy(NODE).agg(*flags)
     names = F.array(*(F.when(F.col(f"__over_{place}"), F.lit(match.column)) for place, match in enumerate(matches)))

@@ -1,4 +1,4 @@
-"""Pairs of records that look alike, as rows of Spark: CHILD, the greater node, PARENT and WEIGHT."""
+"""Fuzzy matching pairs on Spark: CHILD, the greater node, PARENT and WEIGHT."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 
     from headrace.spark.checkpoints import Checkpoints
 
-_MADE, _SHARING = "__made", "__sharing"
+_VALUES, _SHARING = "__values", "__sharing"
 
 
 def comparable_values(records: DataFrame, fuzzy: Fuzzy) -> DataFrame:
-    """Return NODE, OWN_ID and the columns of the setting as text in one spelling, called by their place: `c0`, `c1`, …"""
+    """Return NODE, OWN_ID and the compared columns as normalised text, named by their position: `c0`, `c1`, …"""
     columns = [f"c{place}" for place in range(len(fuzzy.columns))]
     return with_comparable(records, fuzzy).select(NODE, OWN_ID, *columns)
 
 
 def with_comparable(records: DataFrame, fuzzy: Fuzzy) -> DataFrame:
-    """Return records with the columns `c0`, `c1`, …, which `alike.comparable` makes of them on the executors."""
+    """Return records with the columns `c0`, `c1`, …, computed by `alike.comparable` on the executors."""
     columns = [f"c{place}" for place in range(len(fuzzy.columns))]
     kind = StructType([StructField(name, StringType()) for name in columns])
-    made = on_batches(lambda batch: comparable(batch, fuzzy), kind)(F.struct(*map(named, fuzzy.columns)))
-    records = records.withColumn(_MADE, made)
-    return records.withColumns({name: F.col(_MADE)[name] for name in columns}).drop(_MADE)
+    values = on_batches(lambda batch: comparable(batch, fuzzy), kind)(F.struct(*map(named, fuzzy.columns)))
+    records = records.withColumn(_VALUES, values)
+    return records.withColumns({name: F.col(_VALUES)[name] for name in columns}).drop(_VALUES)
 
 
 def block_sizes(values: DataFrame, names: list[str]) -> DataFrame:
-    """Return the values of a block that several records share, and how many do."""
+    """Return the values of a block that several records share, with their number of records."""
     whole = reduce(lambda a, b: a & b, (F.col(name).isNotNull() for name in names))
     sizes = values.where(whole).groupBy(*names).agg(F.count(F.lit(1)).alias(_SHARING))
     return sizes.where(F.col(_SHARING) > 1)
 
 
 def count_pairs(values: DataFrame, names: list[str]) -> int:
-    """Return how many pairs of records a block makes."""
+    """Return the number of candidate pairs in a block."""
     pairs = F.col(_SHARING) * (F.col(_SHARING) - 1) / 2
     row = block_sizes(values, names).agg(F.sum(pairs.cast("decimal(38, 0)"))).first()
     return int(row[0] or 0) if row else 0
@@ -68,10 +68,10 @@ def count_pairs(values: DataFrame, names: list[str]) -> int:
 def find_pairs(
     values: DataFrame, fuzzy: Fuzzy, weights: Weights, *, spark: SparkSession, checkpoints: Checkpoints
 ) -> DataFrame | None:
-    """Return the pairs that weigh enough, or None where no two records share a block.
+    """Return the pairs that reach the required weight, or None if no two records share a block.
 
-    `values` are what `comparable_values` gives, kept in a checkpoint. Splink compares them on Spark, whatever their number. Of
-    two records the one with the lesser NODE, and so the lesser key, is on the left: a similarity may depend on it.
+    `values` is the checkpointed result of `comparable_values`. Splink compares them on Spark, whatever their number. The record
+    with the lesser NODE, and so the lesser key, is on the left: a similarity may depend on the order.
     """
     sharing = []
     for block in fuzzy.block_on:
@@ -85,7 +85,7 @@ def find_pairs(
     start, added = level_weights(fuzzy, weights)
     kind = StructType([StructField(WEIGHT, DoubleType())])
     weigh = on_batches(lambda batch: batch.select(add_weights(start, added).alias(WEIGHT)), kind)
-    levels = F.struct(*(gamma(each.column, fuzzy) for each in fuzzy.compare))
+    levels = F.struct(*(gamma(comparison.column, fuzzy) for comparison in fuzzy.compare))
     with predict_on_spark(candidates, fuzzy, weights, spark=spark) as compared:
         weighed = compared.select(
             F.col(ID_RIGHT).alias(CHILD), F.col(ID_LEFT).alias(PARENT), weigh(levels)[WEIGHT].alias(WEIGHT)
@@ -94,7 +94,7 @@ def find_pairs(
 
 
 def confidence_of(pairs: DataFrame, *, exact: DataFrame) -> DataFrame:
-    """Return how sure it is that a record is of its entity, of those with a pair that share no value."""
+    """Return the confidence of the records that have a fuzzy pair and share no value."""
     both = pairs.select(F.explode(F.array(CHILD, PARENT)).alias(NODE), WEIGHT)
     sure = exact.select(F.explode(F.array(CHILD, PARENT)).alias(NODE))
     best = both.join(sure, NODE, "left_anti").groupBy(NODE).agg(F.max(WEIGHT).alias(WEIGHT))

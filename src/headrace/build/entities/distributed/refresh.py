@@ -1,4 +1,4 @@
-"""Refresh a table of entities on Spark: its rows are resolved and written by the executors, and none comes to the driver."""
+"""Refresh an entity table on Spark: the executors resolve and write the rows, and none is collected by the driver."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def refresh_on_spark(inputs: PlannedInputs, build_id: int) -> StagedBuild:
-    """Stage all rows of the table, made of all its records. Ids that are there stay.
+    """Resolve all records and stage all rows of the table. Existing ids are kept.
 
-    The rows equal what `entities.build.refresh_entities` gives in one process. What is kept on the executors meanwhile is
-    released at the end.
+    The rows equal the result of `entities.build.refresh_entities` in one process. Checkpoints on the executors are released at
+    the end.
     """
     lake, table = inputs.lake, inputs.table
     java_table = load_java_table(lake.spark, table.table)
@@ -69,7 +69,7 @@ def refresh_on_spark(inputs: PlannedInputs, build_id: int) -> StagedBuild:
 def _alike(
     inputs: PlannedInputs, records: DataFrame, build_id: int, checkpoints: Checkpoints
 ) -> tuple[DataFrame | None, TrainedWeights | None]:
-    """Return the pairs of records that look alike, and the weights that were trained for them, if any."""
+    """Return the fuzzy matching pairs, and the weights that were trained for them, if any."""
     fuzzy = inputs.table.fuzzy
     if fuzzy is None:
         return None, None

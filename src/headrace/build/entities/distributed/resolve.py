@@ -1,4 +1,4 @@
-"""From records to entities on Spark, in the three steps of `entities/resolve.py`: edges, clusters, stable ids."""
+"""Resolve records to entities on Spark, in the three steps of `entities/resolve.py`: edges, clusters, stable ids."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResolvedRecords:
-    """All records of a table with their entities, and how many records the largest entity has."""
+    """All records of a table with their entities, and the number of records in the largest entity."""
 
     rows: DataFrame
     largest_entity: int
 
 
 def resolve_on_spark(records: DataFrame, rules: Rules, *, pairs: DataFrame | None, checkpoints: Checkpoints) -> ResolvedRecords:
-    """Return the records with their entities. They are what `distributed.records` numbers, kept in a checkpoint.
+    """Return the records with their entities. `records` is the checkpointed result of `distributed.records`.
 
-    `pairs` are records that look alike, as `distributed.pairs` finds them, or None where no two were compared. The rows
-    are computed when they are written, from frames that the checkpoints keep until then.
+    `pairs` are the fuzzy matching pairs of `distributed.pairs`, or None if no records were compared. The rows are computed when
+    they are written, from checkpointed frames.
     """
     links = checkpoints.keep(link_records(records, rules.matches))
     exact = edges_of(links)

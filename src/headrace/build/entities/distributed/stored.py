@@ -1,4 +1,4 @@
-"""The records of a table that is too large for one process: Spark looks up the ones that a change is about."""
+"""The stored records of a table that is too large for one process: Spark looks up the records that a change affects."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NUMBER = "__number"
 
 @dataclass(frozen=True)
 class StoredOnSpark(Stored):
-    """A table as one snapshot has it, read by Spark: `rows` are all its rows, with `_file` and `_pos`.
+    """A table's snapshot, read by Spark: `rows` are all its rows, with `_file` and `_pos`.
 
-    Only rows that a change is about come to this process. Each question is a scan of the columns that it needs.
+    Only affected rows are collected by this process. Each lookup scans the columns that it needs.
     """
 
     session: SparkSession
@@ -47,14 +47,14 @@ class StoredOnSpark(Stored):
         paths = pl.Series(FILE, [file.path for file in self.files], dtype=pl.String)
         places = pl.DataFrame({FILE: paths.gather(rows[FILE_NUMBER]), POSITION: rows[ROW_NUMBER]})
         schema = StructType([StructField(FILE, StringType()), StructField(POSITION, LongType())])
-        found = keep_matching(self.rows, to_spark(self.session, places, schema), (FILE, POSITION))
-        return self.fetch(found, self.columns).sort(PLACE)
+        matching = keep_matching(self.rows, to_spark(self.session, places, schema), (FILE, POSITION))
+        return self.fetch(matching, self.columns).sort(PLACE)
 
     def fetch(self, rows: DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-        """Return these columns of rows that Spark has chosen, each with its place."""
-        found = pl.DataFrame(to_arrow(rows.select(*map(named, (*columns, FILE, POSITION)))))
+        """Collect these columns of Spark rows, each with its place."""
+        collected = pl.DataFrame(to_arrow(rows.select(*map(named, (*columns, FILE, POSITION)))))
         numbers = {file.path: number for number, file in enumerate(self.files)}
-        return found.select(
+        return collected.select(
             *(pl.col(name).cast(kind) for name, kind in self.empty(columns).schema.items()),
             pl.col(FILE).replace_strict(numbers, return_dtype=pl.UInt32).alias(FILE_NUMBER),
             pl.col(POSITION).cast(pl.Int64).alias(ROW_NUMBER),
@@ -67,25 +67,25 @@ class _Lookup:
     columns: tuple[str, ...]
 
     def having(self, name: str, values: pl.Series, *, most: int | None = None) -> pl.DataFrame:
-        found = self._matching(pl.DataFrame({name: values.unique()}))
+        matching = self._matching(pl.DataFrame({name: values.unique()}))
         if most is not None:
             numbered = Window.partitionBy(named(name)).orderBy(F.lit(0))
-            found = found.withColumn(_NUMBER, F.row_number().over(numbered)).where(F.col(_NUMBER) <= most)
-        return self.stored.fetch(found, self.columns)
+            matching = matching.withColumn(_NUMBER, F.row_number().over(numbered)).where(F.col(_NUMBER) <= most)
+        return self.stored.fetch(matching, self.columns)
 
     def with_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
         return self.stored.fetch(self._matching(keys), self.columns)
 
     def sharing_blocks(self, new: pl.DataFrame, fuzzy: Fuzzy) -> pl.DataFrame:
-        theirs, rows = comparable(new, fuzzy), with_comparable(self.stored.rows, fuzzy)
-        schema = StructType([StructField(name, StringType()) for name in theirs.columns])
+        new_values, rows = comparable(new, fuzzy), with_comparable(self.stored.rows, fuzzy)
+        schema = StructType([StructField(name, StringType()) for name in new_values.columns])
         shared = []
         for place, block in enumerate(fuzzy.block_on):
             names = block_columns(block, fuzzy)
-            values = to_spark(self.stored.session, theirs.select(names).drop_nulls().unique(), schema_of(schema, names))
-            found = f"__shared_{place}"
-            rows = rows.join(values.withColumn(found, F.lit(True)), names, "left")
-            shared.append(F.coalesce(F.col(found), F.lit(False)))
+            values = to_spark(self.stored.session, new_values.select(names).drop_nulls().unique(), schema_of(schema, names))
+            flag = f"__shared_{place}"
+            rows = rows.join(values.withColumn(flag, F.lit(True)), names, "left")
+            shared.append(F.coalesce(F.col(flag), F.lit(False)))
         return self.stored.fetch(rows.where(reduce(lambda a, b: a | b, shared)), self.columns)
 
     def largest_entity(self, touched: pl.Series) -> int:
@@ -106,5 +106,5 @@ class _Lookup:
 
 
 def schema_of(schema: StructType, names: Sequence[str]) -> StructType:
-    """Return the fields of these names, which may be null."""
+    """Return the named fields as nullable fields."""
     return StructType([StructField(name, schema[name].dataType) for name in names])

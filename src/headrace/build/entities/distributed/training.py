@@ -1,4 +1,4 @@
-"""The sample that the weights of a large table are trained of: drawn on Spark, and the same as in one process."""
+"""Draw the training sample for a large table's weights on Spark; it equals the sample drawn in one process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HALVINGS = "__halvings"
 
 
 def choose_weights_on_spark(values: DataFrame, fuzzy: Fuzzy, *, version: int) -> TrainedWeights:
-    """Return the weights of a table that is refreshed, trained of a sample of its records, as its ledger keeps them.
+    """Train a table's weights on a sample of its records, for the ledger entry of a refresh.
 
-    `values` are what `comparable_values` gives, with OWN_ID. Only the sample comes to the driver, which trains.
+    `values` is the result of `comparable_values`, with OWN_ID. Only the sample is collected by the driver, which trains.
     """
     seed = fuzzy.seed
 
