@@ -131,12 +131,12 @@ def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake.reload()
     assert planned() == [("refresh", "its definition has changed: the query"), ("refresh", "pond.checked is built before it")]
     layer_lake.build("checked")
-    assert planned()[1] == ("refresh", "pond.checked was written anew or rolled back")
+    assert planned()[1] == ("refresh", "pond.checked was refreshed or rolled back")
     layer_lake.build()
     raw = layer_lake.catalog.load_table("pond.events")
     first = min(raw.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
     raw.manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
-    assert planned()[0] == ("refresh", "pond.events was written anew or rolled back")
+    assert planned()[0] == ("refresh", "pond.events was refreshed or rolled back")
 
 
 BAD = {
@@ -164,14 +164,14 @@ BAD = {
     "an expectation that is no condition": (
         "/*\nexpect:\n  it holds: n + 1\n*/\nSELECT n FROM pond.events",
         "a/bad.sql:3",
-        'expect "it holds" is a int, neither true nor false',
+        'expect "it holds" is of type int, not boolean',
     ),
     "an expectation of another column": (
         "/*\nexpect:\n  it holds: amount > 0\n*/\nSELECT n FROM pond.events",
         "a/bad.sql:3",
         'expect "it holds": "amount" is not a column of this table',
     ),
-    "a column without a type": ("SELECT id, NULL AS nothing FROM pond.events", "a/bad.sql:1", "which a table can't hold"),
+    "a column without a type": ("SELECT id, NULL AS nothing FROM pond.events", "a/bad.sql:1", "which tables don't support"),
 }
 
 

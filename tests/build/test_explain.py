@@ -56,7 +56,7 @@ DAILY = """/*
 keys: [shop, day]
 */
 SELECT shop, CAST(at AS DATE) AS day, count(*) AS orders FROM raw.orders GROUP BY shop, CAST(at AS DATE)"""
-FEW_AGAIN = "all rows are written again, and its inputs have at most 50,000"
+FEW_AGAIN = "all rows are rewritten, and the inputs have at most 50,000 rows"
 BY_PERSON = """/*
 keys: [person]
 */
@@ -146,9 +146,9 @@ def test_explain_names_the_columns_of_a_join(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("condition", "why"),
     [
-        ("lower(p.id) = lower(o.person)", "all 5 rows of raw.people are needed: "),
+        ("lower(p.id) = lower(o.person)", "it needs all 5 rows of raw.people: "),
         ("p.number = o.shop", ""),
-        ("p.id = o.shop", "all 5 rows of raw.people are needed: id is string, and shop of raw.orders is int"),
+        ("p.id = o.shop", "it needs all 5 rows of raw.people: id is string, and shop of raw.orders is int"),
     ],
 )
 def test_explain_says_why_builds_run_on_scans(
@@ -171,7 +171,7 @@ def test_explain_finds_the_rows_of_an_aggregate_by_its_keys(tmp_path: Path) -> N
 def test_explain_says_that_an_aggregate_needs_its_driver_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, LENGTHS)
     explained = metadata.explain()
-    assert reads_of(explained)[0][3] == "no column of it is a key as it stands, or a time that is cut to one"
+    assert reads_of(explained)[0][3] == "no key is one of its plain columns or a truncated time"
     assert explained.small_builds.engine == "memory", "its rows are few"
     many = replace(explained.reads[0], rows=100_001)
     assert many.is_too_large
@@ -183,7 +183,7 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
         "raw.orders",
         "driver",
         ("person", "at"),
-        "those of changed rows, 3600 s around them",
+        "the changed rows' values, within 3600 s",
     )
 
 
@@ -194,14 +194,14 @@ def test_explain_knows_that_few_records_are_resolved_in_memory(tmp_path: Path, m
     assert explained.small_builds.engine == "memory"
     assert explained.next_build == Where("memory", FEW_AGAIN)
     monkeypatch.setattr(plan_module, "FEW_REFRESHED", 0)
-    assert metadata.explain(full_refresh=True).next_build == Where("scans", "all rows are written again")
+    assert metadata.explain(full_refresh=True).next_build == Where("scans", "all rows are rewritten")
 
 
 def test_explain_knows_where_a_full_table_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, "/*\nkind: full\n*/\nSELECT id, n, person FROM raw.orders")
     assert metadata.explain().small_builds == Where("memory", FEW_AGAIN)
     monkeypatch.setattr(plan_module, "FEW_REFRESHED", 0)
-    assert metadata.explain().small_builds == Where("scans", "all rows are written again")
+    assert metadata.explain().small_builds == Where("scans", "all rows are rewritten")
 
 
 def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
     assert shown == [
         "",
         "mine.made",
-        "upsert        keeps the newest row of each key: new events are merged with the rows that are there",
+        "upsert        keeps the newest row of each key: merges new events with the existing rows",
         "now           builds what changed: raw.orders has moved by 1 commit",
-        "small builds  in memory: up to 100,000 rows, and 64 MB in all, are fetched through file indexes",
+        "small builds  in memory: it fetches up to 100,000 rows, and 64 MB in total, through file indexes",
         "reads         raw.orders: about 6 of 10 rows changed",
         "              raw.people, looked up: by id = person of raw.orders; of 5 rows",
         "              its own rows: by id = the touched keys; of 3 rows",
@@ -273,7 +273,7 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
     told = explanation_as_json(explained)
     assert told["small_builds"] == {
         "in": "memory",
-        "why": "up to 100,000 rows, and 64 MB in all, are fetched through file indexes",
+        "why": "it fetches up to 100,000 rows, and 64 MB in total, through file indexes",
     }
     assert told["next_build"] == told["small_builds"]
     assert (told["changed_rows"], told["cached"]) == (6, {"row_bytes": 0, "index_bytes": 0})

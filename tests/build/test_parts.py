@@ -56,7 +56,7 @@ def test_a_plan_says_which_part_it_takes(spark: SparkSession, tmp_path: Path, mo
     land_apart(layer_lake, events_of(Random(1), 20), size=5)
     monkeypatch.setattr(planning, "PART_ROWS", 12)
     plan = plan_table(layer_lake.catalog, layer_lake.pipeline, layer_lake.pipeline.tables[0])
-    assert plan.why[-1] == "the oldest 10 changed rows come first"
+    assert plan.why[-1] == "it takes the oldest 10 changed rows first"
     (until,) = plan.until.values()
     assert (until.position, until.rows) == (2, 10)
     assert plan.rest_since

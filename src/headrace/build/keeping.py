@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def keep_before(
+def record_replaced(
     inputs: PlannedInputs, merged: Merged, before: DataFrame | pa.Table, build_id: int, *, marked: DataFrame | None = None
 ) -> bool:
     """Retain the old rows that a merge changed, deletes, and the truncates among `marked`.
@@ -29,7 +29,7 @@ def keep_before(
     """
     if not _is_needed(inputs, merged) and marked is None:
         return False
-    keep_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
+    record_removed(inputs, before, build_id=build_id, generation=inputs.plan.entry.generation, marked=marked)
     return True
 
 
@@ -43,7 +43,7 @@ def _is_needed(inputs: PlannedInputs, merged: Merged) -> bool:
     return bool(merged.deletions or (merged.gone and is_followed))
 
 
-def keep_removed(
+def record_removed(
     inputs: PlannedInputs, rows: DataFrame | pa.Table, *, build_id: int, generation: int, marked: DataFrame | None = None
 ) -> None:
     """Record rows with `_tombstone`, and the truncates among the `marked` rows, as removed by a build."""

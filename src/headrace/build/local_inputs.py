@@ -164,18 +164,18 @@ class LocalInputs(PlannedInputs):
         schema = spark_schema([known[name] for name in columns]).add(FILE, "string").add(POSITION, "long")
         yield OldRows(LocalRows(self.lake.spark, rows, schema), snapshot_id, bytes=rows.nbytes)
 
-    def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
+    def recorded_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
         wanted = arrow_of(collect(self.lake.spark, keys.select(*self.table.keys)))
         schema = arrow_schema(columns)
         match = [match_table(wanted, schema)]
-        rows = self._tables.kept(self.table.table, columns, generation=self.plan.entry.generation, match=match)
+        rows = self._tables.recorded(self.table.table, columns, generation=self.plan.entry.generation, match=match)
         if rows is None:
             return None
         deletes = pc.and_(rows[DELETED], pc.invert(pc.fill_null(rows[TRUNCATES], False)))
         return LocalRows(self.lake.spark, rows.filter(deletes), spark_schema(columns)).frame
 
-    def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
-        rows = self._tables.kept(self.table.table, columns, generation=self.plan.entry.generation)
+    def recorded_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
+        rows = self._tables.recorded(self.table.table, columns, generation=self.plan.entry.generation)
         if rows is None:
             return None
         truncates = rows.filter(pc.fill_null(rows[TRUNCATES], False))

@@ -111,12 +111,14 @@ class LocalTables:
         if is_raw(name, self.lake.pipeline) or (until.removed_in is not None and until.removed_in <= since.position):
             return None
         columns = self.lake.columns[name]
-        rows = self.kept(name, columns, generation=until.generation, between={BUILD_ID: [(since.position + 1, until.position)]})
+        rows = self.recorded(
+            name, columns, generation=until.generation, between={BUILD_ID: [(since.position + 1, until.position)]}
+        )
         if rows is None or (until.removed_in is None and not rows.num_rows):
             return None
         return rows.filter(pc.invert(pc.fill_null(rows[TRUNCATES], False))).select([column.name for column in columns])
 
-    def kept(
+    def recorded(
         self,
         name: TableName,
         columns: tuple[Column, ...],

@@ -1,4 +1,4 @@
-"""Puts the rows of touched keys into a table: which rows these keys have, which they shall have, and what changes by that."""
+"""Compare the old and the desired rows of touched keys, and return the changes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PLACE = ("file", "position")
-"""Where a row is: its file, and its number there."""
+"""A row's place: its file and its position in the file."""
 
 
 def compare(desired: DataFrame, old: DataFrame, *, row_key: Sequence[str], columns: Sequence[str]) -> DataFrame:
-    """Return what changes: `new` and `old` rows, either of which may be missing, and the place of the old one.
+    """Return the changes: `new` and `old` rows, either of which may be null, and the place of the old row.
 
-    A row of `desired` with `_tombstone` is no new row; it is the `deletion` itself.
+    A row of `desired` with `_tombstone` is returned as `deletion` instead of `new`.
     """
     chosen = [named(name) for name in columns]
     right = F.struct(*(comparable(old, name) for name in columns))

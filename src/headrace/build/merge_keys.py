@@ -1,4 +1,4 @@
-"""Put the rows of touched keys into a table: upserts, histories, aggregates and features."""
+"""Merge the rows of touched keys into a table: upserts, histories, aggregates and features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.build.batch_stats import has_batch_stats
 from headrace.build.checked_rows import CheckedRows
 from headrace.build.copy_on_write import copy_on_write
 from headrace.build.events import mark_events
-from headrace.build.keeping import keep_before
+from headrace.build.keeping import record_replaced
 from headrace.build.local_merge import Decided, MergeRule, decide_rows
 from headrace.build.merge import compare
 from headrace.build.merge_on_read import merge_on_read, read_verdicts
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
-    """Put the rows of the touched keys into the table."""
+    """Compute the rows of the touched keys, and stage their merge into the table."""
     table, columns = inputs.table, written_columns(inputs)
     checked = inputs.check(work.keys.measured)
     if work.again is not None and has_redo(checked.computed):
@@ -55,7 +55,7 @@ def merge_keys(inputs: PlannedInputs, work: Work, build_id: int) -> StagedBuild:
             verdicts = _decide_on_spark(inputs, target, work, checked, inputs.once(old.rows.frame))
             merged, before = copy_on_write(target, inputs.once(verdicts).frame)
         marked = mark_events(table, checked.good.frame) if truncated else None
-        removed = keep_before(inputs, merged, before, build_id, marked=marked)
+        removed = record_replaced(inputs, merged, before, build_id, marked=marked)
         refused = refuse_rows(inputs, checked.refused, checked.results, build_id)
     staged = merged_build(merged, checked.processed, checked.results, refused)
     return replace(staged, batch_stats=checked.batch_stats, removed=removed)
@@ -70,7 +70,7 @@ def _touched(table: LayerTable, keys: ComputedKeys, checked: CheckedRows) -> Row
 
 
 def _decide_here(target: Target, work: Work, checked: CheckedRows, entry: BuildLedger) -> Decided | None:
-    """Return what changes, decided in this process, or None where Spark has to decide."""
+    """Return the changes, decided in this process, or None if Spark must decide."""
     table, batch_stats = target.table, checked.batch_stats
     if not isinstance(checked.good, LocalRows) or not isinstance(target.old.rows, LocalRows):
         return None
@@ -98,6 +98,6 @@ def _decide_on_spark(inputs: PlannedInputs, target: Target, work: Work, checked:
         return compare(desired, old, row_key=table.row_key, columns=target.columns)
 
     if not table.traits.keeps_versions or has_batch_stats(table) or inputs.plan.entry.truncated_at is not None:
-        return decide(checked.good.frame, old.frame)  # it depends on more than the table and the rows
+        return decide(checked.good.frame, old.frame)  # the query differs between builds, so it can't be prepared
     good = inputs.frame("good", checked.good)
     return derive(good, ("verdicts", work.meets_old), decide, inputs.frame("own", old))

@@ -1,4 +1,4 @@
-"""Put few changes into a table: new rows get a file of their own, old ones are deleted where they are."""
+"""Merge-on-read: apply few changes to a table with a new data file and position deletes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 SMALL_FILE_ROWS = 10_000
-"""Files of at most so many rows are written again by builds; larger ones are left to maintenance."""
+"""Builds rewrite files with at most this many rows; larger ones are left to maintenance."""
 
 
 def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
-    """Stage what a merge has decided, and return it with the old rows that changed, which have `_tombstone`."""
+    """Stage the result of a merge, and return it with the changed old rows, which have `_tombstone`."""
     new, old, deleted = copy_maps(decided.new), copy_maps(decided.old), copy_maps(decided.deletions)
     change = _stage(target, new, decided.places) if new.num_rows or old.num_rows else RowDelta()
-    told, was = count_carried(new, target.table), count_carried(old, target.table)
+    carried, carried_before = count_carried(new, target.table), count_carried(old, target.table)
     merged = Merged(
         change,
         written=new.num_rows,
@@ -47,15 +47,15 @@ def merge_on_read(target: Target, decided: Decided) -> tuple[Merged, pa.Table]:
         read_bytes=target.old.bytes,
         written_bytes=sum(file.file_size_in_bytes for file in (*change.added, *change.deletes)),
         deletions=deleted.num_rows,
-        carried=told[0] - was[0],
-        unknown=told[1] - was[1],
+        carried=carried[0] - carried_before[0],
+        unknown=carried[1] - carried_before[1],
     )
     before = [_marked(old, deleted=False), _marked(deleted, deleted=True)]
-    return merged, pa.concat_tables(before, promote_options="permissive")  # what is never null differs
+    return merged, pa.concat_tables(before, promote_options="permissive")  # nullability differs
 
 
 def read_verdicts(verdicts: Rows) -> Decided:
-    """Return what Spark decided (`merge.compare`)."""
+    """Return Spark's decisions (`merge.compare`) as Arrow."""
     decided = arrow_rows(verdicts)
 
     def rows_in(side: str) -> pa.Table:
@@ -66,7 +66,7 @@ def read_verdicts(verdicts: Rows) -> Decided:
 
 
 def stage_new_rows(lake: Lake, table: Table, rows: pa.Table, *, build_id: int, replaced: Sequence[LiveFile] = ()) -> RowDelta:
-    """Stage rows that are added to a table, in place of the files in `replaced`, which its current snapshot has."""
+    """Stage rows to add to a table; they replace the files in `replaced`, which are live in its current snapshot."""
     return RowDelta(
         added=_stage_files(lake, table, [with_constants(rows, {BUILD_ID: build_id})]),
         removed=[file.file for file in replaced],
@@ -76,20 +76,20 @@ def stage_new_rows(lake: Lake, table: Table, rows: pa.Table, *, build_id: int, r
 
 
 def files_to_rewrite(files: Mapping[str, LiveFile], lost: Mapping[str, pl.Series]) -> list[LiveFile]:
-    """Return the small files to write again together with new rows.
+    """Return the small files to rewrite together with new rows.
 
-    These are files that have lost many rows, and all small ones of a partition where they are many, since every live build
-    makes one. What is written again is larger then, so the next builds leave it alone: the cost follows the rows that change.
+    These are files with many deleted rows, and all small files of a partition that has many: every live build adds one. The
+    rewritten file is larger, so the next builds leave it alone, and the cost stays proportional to the changed rows.
     """
     small = [file for file in files.values() if file.rows <= SMALL_FILE_ROWS]
-    again = {file.path: file for file in small if len(lost.get(file.path, ())) > file.rows * MOST_DELETED}
+    chosen = {file.path: file for file in small if len(lost.get(file.path, ())) > file.rows * MOST_DELETED}
     partitions: dict[object, list[LiveFile]] = {}
     for file in small:
         partitions.setdefault((file.file.spec_id, repr(file.file.partition)), []).append(file)
     for group in partitions.values():
         if len(group) >= MANY_SMALL:
-            again |= {file.path: file for file in group}
-    return list(again.values())
+            chosen |= {file.path: file for file in group}
+    return list(chosen.values())
 
 
 def _stage(target: Target, new: pa.Table, places: pl.DataFrame) -> RowDelta:
@@ -97,11 +97,11 @@ def _stage(target: Target, new: pa.Table, places: pl.DataFrame) -> RowDelta:
     table = lake.catalog.load_table(str(target.table.table))
     files = {file.path: file for file in lake.files.of(table, target.old.snapshot_id)}
     lost = {str(path): rows[PLACE[1]].cast(pl.Int64) for (path,), rows in places.partition_by(PLACE[0], as_dict=True).items()}
-    again = files_to_rewrite(files, lost)
-    rewritten = {file.path for file in again}
+    rewritten_files = files_to_rewrite(files, lost)
+    rewritten = {file.path for file in rewritten_files}
     rows = [with_constants(new, {BUILD_ID: target.build_id})] if new.num_rows else []
-    if again:
-        rows.append(_without(lake.store.fetch(table, again, places=True), lost))
+    if rewritten_files:
+        rows.append(_without(lake.store.fetch(table, rewritten_files, places=True), lost))
     deletes = stage_position_deletes(
         table, [(files[path].task, positions.to_arrow()) for path, positions in lost.items() if path not in rewritten]
     )
@@ -109,27 +109,27 @@ def _stage(target: Target, new: pa.Table, places: pl.DataFrame) -> RowDelta:
     together = [pa.concat_tables([fit_columns(part, schema) for part in rows])] if rows else []
     return RowDelta(
         added=_stage_files(lake, table, together),
-        removed=[file.file for file in again],
+        removed=[file.file for file in rewritten_files],
         deletes=[delete for _, delete in deletes.files],
-        outdated=[*deletes.outdated, *own_deletes([file.task for file in again])],
+        outdated=[*deletes.outdated, *own_deletes([file.task for file in rewritten_files])],
         snapshot_id=target.old.snapshot_id,
     )
 
 
 def _stage_files(lake: Lake, table: Table, rows: Sequence[pa.Table]) -> list[DataFile]:
-    """Stage rows as files, whose rows the next builds find in memory."""
+    """Stage rows as files, and store the rows in memory for the next builds."""
     return stage_rows(table, rows, written=partial(lake.store.put, table))
 
 
 def _without(rows: pa.Table, lost: Mapping[str, pl.Series]) -> pa.Table:
-    """Return the rows whose places are not lost."""
+    """Return the rows that are not at one of the lost positions."""
     gone = pl.concat(
         [pl.DataFrame(schema={FILE: pl.String, POSITION: pl.Int64})]
         + [pl.select(pl.lit(path).alias(FILE), positions.alias(POSITION)) for path, positions in lost.items()]
     )
     places = pl.DataFrame(rows.select([FILE, POSITION])).with_row_index("__row")
-    kept = places.join(gone, on=[FILE, POSITION], how="anti")["__row"].sort()
-    return copy_maps(rows.take(kept.to_arrow()).drop_columns([FILE, POSITION]))
+    remaining = places.join(gone, on=[FILE, POSITION], how="anti")["__row"].sort()
+    return copy_maps(rows.take(remaining.to_arrow()).drop_columns([FILE, POSITION]))
 
 
 def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
@@ -137,8 +137,8 @@ def _marked(rows: pa.Table, *, deleted: bool) -> pa.Table:
 
 
 def count_carried(rows: pa.Table, table: LayerTable) -> tuple[int, int]:
-    """Return how many rows have a value that another event told, and how many one that none told."""
+    """Return the number of rows with a value from another event, and of rows with a value that no event contains."""
     if not table.unchanged:
         return 0, 0
     carried = rows[CARRIED].drop_null().to_pylist()
-    return len(carried), sum(any(not each["is_known"] for each in row) for row in carried)
+    return len(carried), sum(any(not source["is_known"] for source in row) for row in carried)

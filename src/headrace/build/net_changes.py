@@ -1,4 +1,4 @@
-"""Rows of a change set that differ in the columns that somebody reads."""
+"""Reduce a change set to the rows that differ in the columns that a query reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _ROW = "__row"
 
 
 def net_rows(changes: ChangeSet, columns: Sequence[str]) -> Rows:
-    """Return these columns of the rows that entered and left, without those that left as often as they entered.
+    """Return these columns of the rows that entered or left, without the rows that left as often as they entered.
 
-    Rows are compared by these columns alone. Rows that entered and left are those that are there now and that were there
-    before. Of maps nothing can be compared: with one among the columns all rows are returned.
+    Rows are compared by these columns only. Spark can't compare maps: if one is among the columns, all rows are returned.
     """
     if changes.left is None or _has_map(_schema(changes.entered.select(columns))):
         return changes.both(columns)

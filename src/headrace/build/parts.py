@@ -1,7 +1,7 @@
-"""Which part of a backlog one build takes: as many of the oldest changes as fit into this process.
+"""Split a backlog into parts: a build takes as many of the oldest changes as fit into this process.
 
-A build on Spark's scans takes any number of changes, but costs several times as much for each of them, because it compiles its
-query, sorts and shuffles. Why it is done so: docs/decisions/0034-backlogs-in-parts.md.
+A build on Spark's scans takes any number of changes, but costs several times as much per change, because it compiles its query,
+sorts and shuffles. The decision is recorded in docs/decisions/0034-backlogs-in-parts.md.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from headrace.iceberg.ledgers.landing import Ledger, ancestors
 from headrace.spec.model.pipeline import Pipeline, TableName
 
 MOST_PARTS = 50
-"""A backlog that would need more parts is built at once with Spark's scans, which many cores share."""
+"""A backlog that needs more parts is built at once with Spark's scans, which use many cores."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """The positions up to which a build reads its inputs, and when the oldest change that it leaves was committed."""
+    """The states up to which a build reads its inputs, and the commit time of the oldest remaining change."""
 
     until: Mapping[TableName, InputState]
     rows: int
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class _Step:
-    """A commit to an input: the position after it, and how many rows it wrote."""
+    """A commit to an input: the state after it, and the number of rows that it wrote."""
 
     name: TableName
     state: InputState
@@ -45,10 +45,10 @@ class _Step:
 
 
 @dataclass(frozen=True)
-class _Way:
-    """The commits that lead an input from the position of the last build to where it is, in their order.
+class _Commits:
+    """The commits to an input since the last build, in order.
 
-    `start` is None where history was thinned up to there; the first step then has the rows of all commits before it.
+    `start` is None if older snapshots were expired; the first step then has the rows of all commits before it.
     """
 
     start: InputState | None
@@ -65,18 +65,18 @@ def first_part(
     part_rows: int,
     most_rows: int,
 ) -> Part | None:
-    """Return the part of the changes of some inputs with which a build begins, or None if it takes all of them.
+    """Return the first part of the inputs' changes for a build, or None if the build takes all of them.
 
-    A part has up to `part_rows`, but for one commit of up to `most_rows`. All inputs are read as they were at one moment, so
-    that a part is what a build would have found then.
+    A part has up to `part_rows` rows, or is one commit of up to `most_rows`. All inputs are read as of the same moment, so that
+    a part equals the input of a build at that moment.
     """
-    ways: dict[TableName, _Way] = {}
+    commits: dict[TableName, _Commits] = {}
     for name in names:
-        way = _way(load_table(catalog, name), name, since[name], until[name], raw=is_raw(name, pipeline))
-        if way is None:
+        listed = _commits(load_table(catalog, name), name, since[name], until[name], raw=is_raw(name, pipeline))
+        if listed is None:
             return None
-        ways[name] = way
-    steps = sorted((step for way in ways.values() for step in way.steps), key=lambda step: step.at_ms)
+        commits[name] = listed
+    steps = sorted((step for listed in commits.values() for step in listed.steps), key=lambda step: step.at_ms)
     rows = sum(step.rows for step in steps)
     if len(steps) < 2 or steps[0].rows > most_rows or not part_rows < rows <= part_rows * MOST_PARTS:
         return None
@@ -84,41 +84,42 @@ def first_part(
     while taken_rows + steps[taken].rows <= part_rows:
         taken_rows += steps[taken].rows
         taken += 1
-    reached = {name: way.start for name, way in ways.items()} | {step.name: step.state for step in steps[:taken]}
+    reached = {name: listed.start for name, listed in commits.items()}
+    reached |= {step.name: step.state for step in steps[:taken]}
     known = {name: state for name, state in reached.items() if state is not None}
     if len(known) < len(reached):
         return None
     return Part({**until, **known}, taken_rows, steps[taken].at_ms / 1_000)
 
 
-def _way(table: Table | None, name: TableName, since: InputState, until: InputState, *, raw: bool) -> _Way | None:
-    """Return the commits between two positions, or None where none is known."""
+def _commits(table: Table | None, name: TableName, since: InputState, until: InputState, *, raw: bool) -> _Commits | None:
+    """Return the commits between two states, or None if none is known."""
     steps: list[_Step] = []
     if table is None or since.is_at(until):
-        return _Way(since, ())
+        return _Commits(since, ())
     start = since if since.snapshot_id is None else None
     state, rows = until, 0
     for snapshot in ancestors(table, table.current_snapshot()):
-        found = _state_after(snapshot, until, raw=raw)
-        if found is None or found.position > until.position:  # compaction moves nothing
+        after = _state_after(snapshot, until, raw=raw)
+        if after is None or after.position > until.position:  # compaction has no position
             continue
-        if (found.generation, found.erasures) != (until.generation, until.erasures):
+        if (after.generation, after.erasures) != (until.generation, until.erasures):
             break
-        if found.position <= since.position:
+        if after.position <= since.position:
             start = replace(since, snapshot_id=snapshot.snapshot_id)
             break
-        state = until if not steps else found
+        state = until if not steps else after
         rows = _written(snapshot)
         steps.append(_Step(name, state, rows, snapshot.timestamp_ms))
     if not steps:
         return None
     if start is None or since.snapshot_id is None:
         steps[-1] = replace(steps[-1], rows=max(rows, state.rows - since.rows))
-    return _Way(start, tuple(reversed(steps)))
+    return _Commits(start, tuple(reversed(steps)))
 
 
 def _state_after(snapshot: Snapshot, until: InputState, *, raw: bool) -> InputState | None:
-    """Return the position that a commit led to, by its own entry; None if it has none."""
+    """Return the input's state after a commit, from the snapshot's ledger entry; None without an entry."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     text = summary.get(ledger.KEY if raw else KEY)
     if text is None:
@@ -134,5 +135,5 @@ def _state_after(snapshot: Snapshot, until: InputState, *, raw: bool) -> InputSt
 
 
 def _written(snapshot: Snapshot) -> int:
-    """Return how many rows a commit wrote."""
+    """Return the number of rows that a commit wrote."""
     return int(snapshot.summary.additional_properties.get("added-records", 0)) if snapshot.summary else 0

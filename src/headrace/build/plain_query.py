@@ -1,7 +1,7 @@
-"""Queries that only pick columns of their drivers: they are run on frames, without Spark, and give what Spark gives.
+"""Run queries that only select columns of their drivers on polars frames, with the same result as in Spark.
 
-What is known for certain to mean the same in both is written down here: columns, aliases, literals, CAST(NULL AS …), coalesce,
-UNION ALL, and conditions of IS NULL, =, <>, NOT, AND and OR over values of one type. Everything else is left to Spark.
+Only constructs with identical semantics in both are supported: columns, aliases, literals, CAST(NULL AS …), coalesce, UNION
+ALL, and conditions of IS NULL, =, <>, NOT, AND and OR over values of one type. Spark runs all other queries.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _LARGEST_INT = 2**31 - 1
 
 
 class NotPlainError(Exception):
-    """What stands in a query may mean something else without Spark."""
+    """The query has a construct that Spark must evaluate."""
 
 
 @dataclass(frozen=True)
 class PlainBranch:
-    """A SELECT over one driver: the columns of it that are read, the rows that stay, and what is made of them."""
+    """A SELECT over one driver: the columns that it reads, the filter, and the projections."""
 
     driver: TableName
     columns: tuple[str, ...]
@@ -57,9 +57,9 @@ class PlainBranch:
     picks: tuple[pl.Expr, ...]
 
     def run(self, rows: pl.DataFrame) -> pl.DataFrame:
-        # A literal alone would be one row however many there are.
-        kept = rows.filter(self.where)
-        return kept.with_columns(self.picks).select(each.meta.output_name() for each in self.picks)
+        # `select` of literals alone would return a single row.
+        chosen = rows.filter(self.where)
+        return chosen.with_columns(self.picks).select(pick.meta.output_name() for pick in self.picks)
 
 
 @dataclass(frozen=True)
@@ -70,39 +70,41 @@ class PlainQuery:
     columns: tuple[Column, ...]
 
     def reads(self, driver: TableName) -> tuple[str, ...]:
-        """Return the columns of a driver that the query reads, each once."""
-        return tuple(dict.fromkeys(name for each in self.branches if each.driver == driver for name in each.columns))
+        """Return the distinct columns of a driver that the query reads."""
+        branches = (branch for branch in self.branches if branch.driver == driver)
+        return tuple(dict.fromkeys(name for branch in branches for name in branch.columns))
 
     def run(self, drivers: Mapping[TableName, pl.DataFrame]) -> pl.DataFrame:
-        """Return the query's rows; `drivers` have the columns that it reads, in their types."""
-        return pl.concat([each.run(drivers[each.driver]) for each in self.branches])
+        """Return the query's rows; `drivers` have the columns that it reads, in the declared types."""
+        return pl.concat([branch.run(drivers[branch.driver]) for branch in self.branches])
 
 
 def plain_query(text: str, inputs: Mapping[TableName, Sequence[Column]]) -> PlainQuery:
-    """Return a query over inputs with these columns; a NotPlainError for one that Spark has to run."""
+    """Return a query over inputs with these columns. Raise a NotPlainError if Spark must run it."""
     branches, columns = [], None
     for select in _selects(_parse(text)):
-        branch, found = _branch(select, inputs, names=None if columns is None else [each.name for each in columns])
-        if columns is not None and [each.type for each in found] != [each.type for each in columns]:
-            raise NotPlainError("a column of two types")
+        names = None if columns is None else [column.name for column in columns]
+        branch, own = _branch(select, inputs, names=names)
+        if columns is not None and [column.type for column in own] != [column.type for column in columns]:
+            raise NotPlainError("a column has two types")
         branches.append(branch)
-        columns = found
+        columns = own
     assert columns is not None
     return PlainQuery(tuple(branches), columns)
 
 
 def plain_condition(text: str, columns: Sequence[Column]) -> pl.Expr:
-    """Return a condition over rows with these columns; a NotPlainError for one that Spark has to compute."""
+    """Return a condition over rows with these columns. Raise a NotPlainError if Spark must evaluate it."""
     tree = _parse(f"SELECT {text}")
     if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
-        raise NotPlainError("no condition")
+        raise NotPlainError("not a condition")
     _only(tree, "expressions")
     return _Scope(columns, alias=None).condition(tree.expressions[0])
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> exp.Expr:
-    """Return a text's tree; kept, because every build asks for it."""
+    """Return a text's syntax tree, cached because every build needs it."""
     if "\\" in text:
         raise NotPlainError("an escape in a literal")
     try:
@@ -125,7 +127,7 @@ def _selects(tree: exp.Expr) -> list[exp.Select]:
 def _branch(
     select: exp.Select, inputs: Mapping[TableName, Sequence[Column]], *, names: Sequence[str] | None
 ) -> tuple[PlainBranch, tuple[Column, ...]]:
-    """Return a branch and its columns, which are called as those of the first one."""
+    """Return a branch and its columns, which are named after the columns of the first branch."""
     _only(select, "expressions", "from_", "where")
     from_, where = select.args.get("from_"), select.args.get("where")
     source = from_.this if from_ else None
@@ -142,12 +144,12 @@ def _branch(
     picks, columns = [], []
     for place, projection in enumerate(select.expressions):
         if names is None and type(projection) not in (exp.Alias, exp.Column):
-            raise NotPlainError("a column that Spark names")
+            raise NotPlainError("a column without a name")
         expression, kind = scope.value(projection.unalias())
         columns.append(Column(projection.alias_or_name if names is None else names[place], kind))
         picks.append(expression.alias(columns[-1].name))
-    if len({each.name for each in columns}) < len(columns):
-        raise NotPlainError("two columns of one name")
+    if len({column.name for column in columns}) < len(columns):
+        raise NotPlainError("duplicate column names")
     condition = scope.condition(where.this) if where else pl.lit(True)
     if not scope.read:
         raise NotPlainError("no column is read, so rows can't be counted by one")
@@ -155,10 +157,10 @@ def _branch(
 
 
 class _Scope:
-    """The columns that a SELECT may name, in any case, and those that it does."""
+    """The columns that a SELECT may reference, case-insensitively, and the columns that it references."""
 
     def __init__(self, columns: Sequence[Column], *, alias: str | None) -> None:
-        self._columns = {each.name.lower(): each for each in columns}
+        self._columns = {column.name.lower(): column for column in columns}
         self._alias = alias.lower() if alias else None
         self.read: dict[str, None] = {}
 
@@ -178,12 +180,12 @@ class _Scope:
             return pl.lit(None, _POLARS[kind.name]), kind
         if type(node) is exp.Coalesce:
             _only(node, "this", "expressions")
-            values = [self.value(each) for each in (node.this, *node.expressions)]
+            values = [self.value(argument) for argument in (node.this, *node.expressions)]
             return pl.coalesce(value for value, _ in values), _same_type([kind for _, kind in values])
         raise NotPlainError(type(node).__name__)
 
     def condition(self, node: exp.Expr) -> pl.Expr:
-        """Return what is true, false or, where that is not known, null."""
+        """Return a condition in three-valued logic: true, false or null."""
         if type(node) is exp.Paren:
             return self.condition(node.this)
         if type(node) is exp.Not:
@@ -194,42 +196,42 @@ class _Scope:
         if type(node) is exp.Is and type(node.args["expression"]) is exp.Null:
             return self.value(node.this)[0].is_null()
         if type(node) in (exp.EQ, exp.NEQ):
-            (left, one), (right, other) = self.value(node.this), self.value(node.args["expression"])
-            if _same_type([one, other]) not in _COMPARED:
-                raise NotPlainError(f"{one} compared")
+            (left, left_type), (right, right_type) = self.value(node.this), self.value(node.args["expression"])
+            if _same_type([left_type, right_type]) not in _COMPARED:
+                raise NotPlainError(f"a comparison of type {left_type}")
             return left == right if type(node) is exp.EQ else left != right
-        found, kind = self.value(node)
+        value, kind = self.value(node)
         if kind != _BOOLEAN:
-            raise NotPlainError(f"{kind} as a condition")
-        return found
+            raise NotPlainError(f"a condition of type {kind}")
+        return value
 
     def _column(self, node: exp.Column) -> tuple[pl.Expr, ColumnType]:
         _only(node, "this", "table")
-        found = self._columns.get(node.name.lower())
-        if found is None or not isinstance(found.type, Primitive | Decimal) or type(node.this) is not exp.Identifier:
+        column = self._columns.get(node.name.lower())
+        if column is None or not isinstance(column.type, Primitive | Decimal) or type(node.this) is not exp.Identifier:
             raise NotPlainError(node.name)
         if node.table and node.table.lower() != self._alias:
             raise NotPlainError(node.table)
-        self.read[found.name] = None
-        return pl.col(found.name), found.type
+        self.read[column.name] = None
+        return pl.col(column.name), column.type
 
 
 def _literal(node: exp.Literal) -> tuple[pl.Expr, ColumnType]:
     if node.is_string:
         return pl.lit(node.this, pl.String), _STRING
     if not str(node.this).isascii() or not str(node.this).isdigit() or int(node.this) > _LARGEST_INT:
-        raise NotPlainError("a number that is no int")
+        raise NotPlainError("a number that is not an int")
     return pl.lit(int(node.this), pl.Int32), _INT
 
 
 def _same_type(kinds: Sequence[ColumnType]) -> ColumnType:
-    if any(each != kinds[0] for each in kinds):
+    if any(kind != kinds[0] for kind in kinds):
         raise NotPlainError("values of two types")
     return kinds[0]
 
 
 def _only(node: exp.Expr, *names: str) -> None:
-    """Raise where anything but these parts stands in a node."""
+    """Raise a NotPlainError if a node has other parts than these."""
     others = [name for name, value in node.args.items() if value and name not in names]
     if others:
         raise NotPlainError(", ".join(others))

@@ -1,4 +1,4 @@
-"""What a build of a table would read and write, and why: known from metadata alone."""
+"""Plan a table's build from metadata alone: what it reads and writes, and why."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from headrace.spec.model.layers import STATE, LayerTable
 from headrace.spec.model.pipeline import Pipeline, TableName
 
 _FEW_ROWS = 100_000
-"""How many rows have changed at most if a build runs in this process, where Spark interprets its query. Compiling pays late:
-for 37,500 events through all tables of payments, the first two times, it took 20 to 30 % more CPU."""
+"""The maximum number of changed rows for a build in this process, where Spark interprets its query. Compiling pays off late:
+for 37,500 events through all tables of payments, it took 20 to 30 % more CPU in the first two builds."""
 
 _FEW_SCANNED = 50_000
-"""How many rows have changed at most if a build on scans runs in one partition and is not compiled."""
+"""The maximum number of changed rows for a build on scans with one partition and without code generation."""
 
 _READ_PER_CHANGED = 6
 
 PART_ROWS = 30_000
-"""How many rows have changed at most that one build takes from a backlog."""
+"""The maximum number of changed rows that one build takes from a backlog."""
 
 FEW_REFRESHED = 50_000
-"""How many rows the inputs of a refresh have at most if it runs in this process. The first builds of a live run find what has
-gathered while Spark started: on scans, 15,000 charges took a minute."""
+"""The maximum number of input rows for a refresh in this process. The first builds of a live run process the rows that arrived
+while Spark started: on scans, 15,000 charges took a minute."""
 
 _LEAST_PART_ROWS = PART_ROWS // 8
-"""How many of them it takes if the rows that it needs for more did not fit into this process."""
+"""The maximum number of changed rows after a build with more rows did not fit into this process."""
 
 _NEVER_BUILT = "it was never built"
 
@@ -45,11 +45,11 @@ Action = Literal["nothing", "increment", "refresh"]
 
 @dataclass(frozen=True)
 class TablePlan:
-    """`refresh` writes the whole table anew, `increment` what changed between `since` and `until` of its inputs.
+    """`refresh` rewrites the whole table, `increment` applies the changes between `since` and `until` of its inputs.
 
-    `after` are the inputs that the same build builds first. `has_states` says whether the table stores partial states. A build
-    that takes only part of a backlog leaves changes from `rest_since` on, in seconds since 1970, to the next one. `on_scans`
-    says that the rows of this build are known not to fit into this process.
+    `after` are the inputs that the same run builds first. `has_states` tells whether the table stores partial states. A build
+    that takes only a part of a backlog leaves changes from `rest_since` on, in seconds since 1970, to the next build.
+    `on_scans` is set if the rows of this build don't fit into this process.
     """
 
     table: LayerTable
@@ -67,29 +67,29 @@ class TablePlan:
 
     @property
     def erased(self) -> tuple[TableName, ...]:
-        """The inputs from which a person was erased since they were last read; also those that are only looked up."""
+        """The inputs, including lookups, with an erasure since they were last read."""
         return tuple(name for name in self.table.inputs if self.since[name].erasures != self.until[name].erasures)
 
     @property
     def replayed(self) -> tuple[TableName, ...]:
-        """The inputs of which rows were replayed since they were last read; also those that are only looked up."""
+        """The inputs, including lookups, with a replay since they were last read."""
         return tuple(name for name in self.table.inputs if self.since[name].replays != self.until[name].replays)
 
     @property
     def reads_few(self) -> bool:
-        """Return whether a build has few rows to follow, or to write again, as far as metadata tells."""
+        """Return whether a build has few rows to process or rewrite, according to metadata."""
         if self.on_scans:
             return False
         return self.refreshes_few if self.action == "refresh" else self.changed_rows <= _FEW_ROWS
 
     @property
     def refreshes_few(self) -> bool:
-        """Return whether few rows are read and replaced where all rows of the table are written again."""
+        """Return whether a refresh reads and replaces few rows."""
         return self._input_rows <= FEW_REFRESHED and self.rows <= _FEW_ROWS
 
     @property
     def driver_rows(self) -> int:
-        """How many rows the table's drivers have, as far as metadata tells."""
+        """The number of rows of the table's drivers, according to metadata."""
         return sum(self.until[name].rows for name in self.table.drivers)
 
     @property
@@ -98,12 +98,12 @@ class TablePlan:
 
     @property
     def changed_rows(self) -> int:
-        """How many rows the inputs have more than the last build read, as far as metadata tells."""
+        """The growth of the inputs in rows since the last build, according to metadata."""
         return sum(max(0, state.rows - self.since[name].rows) for name, state in self.until.items())
 
     @property
     def is_small(self) -> bool:
-        """Return whether few rows are read and written, as far as metadata tells."""
+        """Return whether a build reads and writes few rows, according to metadata."""
         table, is_refresh = self.table, self.action == "refresh"
         changed = self._input_rows if is_refresh else self.changed_rows
         looked_up = any(routes and not self.since[name].is_at(self.until[name]) for name, routes in table.follows.items())
@@ -115,14 +115,14 @@ class TablePlan:
 
 
 def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_refresh: bool = False) -> TablePlan:
-    """Return what a build of the table would do now. Of a backlog it takes the oldest changes."""
-    found = load_table(catalog, table.table)
-    entry = read_build(found)
+    """Plan the next build of a table. From a backlog it takes the oldest changes."""
+    stored = load_table(catalog, table.table)
+    entry = read_build(stored)
     until = input_states(catalog, pipeline, table.inputs)
     since = {name: entry.reads.get(str(name), InputState()) for name in table.inputs}
     definition = definition_of(table)
-    rows = state_of(found, raw=False).rows
-    has_states = found is not None and STATE in added_columns(found)
+    rows = state_of(stored, raw=False).rows
+    has_states = stored is not None and STATE in added_columns(stored)
     plan = TablePlan(table, "nothing", (), since, until, entry, definition, rows, has_states=has_states)
     reasons = _refresh_reasons(plan, full_refresh=full_refresh)
     if reasons == (_NEVER_BUILT,) and _can_begin_with_part(plan):
@@ -142,7 +142,7 @@ def plan_table(catalog: Catalog, pipeline: Pipeline, table: LayerTable, *, full_
 
 
 def take_less(catalog: Catalog, pipeline: Pipeline, plan: TablePlan) -> TablePlan:
-    """Return a plan for fewer changes than one whose rows did not fit into this process, or the same on Spark's scans."""
+    """Return a plan with fewer changes after one whose rows did not fit into this process, or the same plan on scans."""
     less = plan
     if plan.action == "increment" or (not plan.entry.build_id and _can_begin_with_part(plan)):
         less = _take_part(catalog, pipeline, plan, part_rows=_LEAST_PART_ROWS, most_rows=_LEAST_PART_ROWS)
@@ -150,7 +150,7 @@ def take_less(catalog: Catalog, pipeline: Pipeline, plan: TablePlan) -> TablePla
 
 
 def _can_begin_with_part(plan: TablePlan) -> bool:
-    """Return whether a first build may be done in parts: a table that trains on its records needs all at first."""
+    """Return whether a first build may be split: a table that trains on its records needs all of them."""
     is_replayed = any(state.replays for state in plan.until.values())
     return not plan.table.traits.rewrites_all and plan.table.fuzzy is None and not is_replayed
 
@@ -158,24 +158,24 @@ def _can_begin_with_part(plan: TablePlan) -> bool:
 def _take_part(
     catalog: Catalog, pipeline: Pipeline, plan: TablePlan, *, most_rows: int, part_rows: int | None = None
 ) -> TablePlan:
-    """Return the plan for a part of the changes, if there are more than one build takes."""
+    """Return the plan for a part of the changes, if there are too many for one build."""
     size = PART_ROWS if part_rows is None else part_rows
     names, since, until = plan.table.followed, plan.since, plan.until
     part = first_part(catalog, pipeline, names, since=since, until=until, part_rows=size, most_rows=most_rows)
     if part is None:
         return plan
-    why = (*plan.why, f"the oldest {part.rows:,} changed rows come first")
+    why = (*plan.why, f"it takes the oldest {part.rows:,} changed rows first")
     return replace(plan, until=part.until, rest_since=part.rest_since, why=why)
 
 
 def foresee(plans: Sequence[TablePlan]) -> tuple[TablePlan, ...]:
-    """Return the plans of tables in their order as one build carries them out: what it builds first has moved then."""
-    found: dict[TableName, TablePlan] = {}
+    """Return the plans of a run over tables in order, with the effect of each planned build on its downstream tables."""
+    foreseen: dict[TableName, TablePlan] = {}
     for plan in plans:
-        before = {name: found[name].action for name in plan.table.followed if name in found}
+        before = {name: foreseen[name].action for name in plan.table.followed if name in foreseen}
         after = tuple(name for name, action in before.items() if action != "nothing")
-        found[plan.table.table] = _follow(plan, after, refreshes="refresh" in before.values()) if after else plan
-    return tuple(found.values())
+        foreseen[plan.table.table] = _follow(plan, after, refreshes="refresh" in before.values()) if after else plan
+    return tuple(foreseen.values())
 
 
 def _follow(plan: TablePlan, after: tuple[TableName, ...], *, refreshes: bool) -> TablePlan:
@@ -203,7 +203,7 @@ def _refresh_reasons(plan: TablePlan, *, full_refresh: bool) -> tuple[str, ...]:
     for name in plan.table.followed:
         since, until = plan.since[name], plan.until[name]
         if since.generation != until.generation or until.position < since.position:
-            reasons.append(f"{name} was written anew or rolled back")
+            reasons.append(f"{name} was refreshed or rolled back")
         elif plan.table.follows.get(name, ()) is None and not since.is_at(until):
             reasons.append(f"{name} has moved, and all rows follow it")
     return tuple(reasons)

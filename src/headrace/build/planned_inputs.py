@@ -1,7 +1,7 @@
-"""How a build reads its inputs, at the positions that its plan names.
+"""The interface through which a build reads its inputs at the states of its plan.
 
-Two forms do the same: `ScannedInputs` reads with Spark whatever the size, `LocalInputs` fetches few rows as Arrow through file
-indexes. What is computed of the rows is the same code for both.
+It has two implementations: `ScannedInputs` reads any number of rows with Spark, `LocalInputs` fetches few rows as Arrow through
+file indexes. The code that computes on the rows is the same for both.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 
 class NotLocalError(Exception):
-    """A build can't be run in this process: it has to be run with Spark's scans."""
+    """The build can't run in this process, and must use Spark's scans."""
 
 
 class TooManyRowsError(NotLocalError):
-    """A build needs more rows than fit into this process; one of fewer changes may need fewer."""
+    """The build needs more rows than fit into this process. A build with fewer changes may need fewer."""
 
 
 @dataclass(frozen=True)
 class OldRows:
     """Rows of one snapshot of a table, with `_file` and `_pos`.
 
-    `scanned` are the files that can hold them where Spark has planned a scan, `bytes` the sizes of the files that were read.
+    `scanned` are the files that may hold them if Spark planned a scan, `bytes` is the size of the files that were read.
     """
 
     rows: Rows
@@ -62,7 +62,7 @@ class OldRows:
 
 @dataclass(frozen=True)
 class PlannedInputs(ABC):
-    """The inputs of one table, and the table's own rows, at the positions that the plan names."""
+    """The inputs of one table, and the table's own rows, at the states of the plan."""
 
     lake: Lake
     plan: TablePlan
@@ -73,25 +73,25 @@ class PlannedInputs(ABC):
 
     @property
     def stored_columns(self) -> tuple[Column, ...]:
-        """The columns of the table as it is stored, with the hidden ones of builds."""
+        """The columns of the stored table, including the hidden ones that builds add."""
         return stored_columns(self.table, self.lake.columns[self.table.table], has_states=self.algebra is not None)
 
     @property
     def state_columns(self) -> tuple[str, ...]:
-        """The column of partial states, where the table has them."""
+        """The column of partial states, if the table has it."""
         return (STATE,) if self.algebra else ()
 
     @cached_property
     def algebra(self) -> Algebra | None:
-        """How the table is maintained by partial states, or None where it has none."""
-        found = find_algebra(self.lake.spark, self.table, self.lake.columns)
-        return found if isinstance(found, Algebra) else None
+        """The algebra of the table's partial states, or None without partial states."""
+        algebra = find_algebra(self.lake.spark, self.table, self.lake.columns)
+        return algebra if isinstance(algebra, Algebra) else None
 
     def moved(self, name: TableName) -> bool:
         return not self.plan.since[name].is_at(self.plan.until[name])
 
     def knows_past(self, name: TableName) -> bool:
-        """Return whether an input can still be read as the last build read it."""
+        """Return whether the input's state at the last build can still be read."""
         since = self.plan.since[name]
         if is_raw(name, self.lake.pipeline) or since.snapshot_id is None:
             return True
@@ -109,78 +109,78 @@ class PlannedInputs(ABC):
 
     @abstractmethod
     def none(self, name: TableName) -> Rows:
-        """Return an input without rows."""
+        """Return no rows, with the input's schema."""
 
     @abstractmethod
     def changes(self, name: TableName) -> ChangeSet:
-        """Return what happened to an input since the last build."""
+        """Return the change set of an input since the last build."""
 
     @abstractmethod
     def unchanged(self, name: TableName, values: Rows, *, near: Rows | None = None) -> Rows:
-        """Return the rows that the last build had read already and whose columns have any of these values.
+        """Return the rows with any of these values that the last build already read.
 
-        `near` are values that these rows have in other columns, which never change: they tell which files to look into.
+        `near` are the rows' values in constant columns, which prune files.
         """
 
     @abstractmethod
     def matching(self, name: TableName, values: Rows, *, past: bool = False, near: Rows | None = None) -> Rows:
-        """Return the rows whose columns have any of these values: as they are, or in the `past` as the last build read them.
+        """Return the rows with any of these values, at the plan's state, or with `past` at the state of the last build.
 
         `near` is as in `unchanged`.
         """
 
     @abstractmethod
     def without(self, rows: Rows, values: Rows) -> Rows:
-        """Return the rows whose columns have none of these values."""
+        """Return the rows with none of these values."""
 
     @abstractmethod
     def near(self, name: TableName, touched: Rows) -> Rows:
-        """Return every row of a driver that can have a touched key; others may be among them."""
+        """Return all rows of a driver that may have a touched key; the result may contain other rows."""
 
     @abstractmethod
     def around(self, name: TableName, changes: ChangeSet, window: Window) -> Affected:
-        """Return what has to be read so that every row whose window a change touches can be computed again."""
+        """Return the rows that are needed to recompute every row whose window a change touches."""
 
     @abstractmethod
     def lookups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> Mapping[TableName, Rows]:
-        """Return the lookups for these rows of the drivers: as they are, and those in `past` as the last build read them."""
+        """Return the lookups for these driver rows: at the plan's state, or for lookups in `past` at the last build's."""
 
     @abstractmethod
     def old_rows(self, touched: Rows | None, columns: Sequence[str]) -> AbstractContextManager[OldRows]:
-        """Give the table's own rows of the touched keys, or all, while the block runs."""
+        """Yield the table's own rows of the touched keys, or all rows, for the duration of the block."""
 
     @abstractmethod
-    def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
-        """Return the events that deleted rows of these keys and were kept, or None where there are none."""
+    def recorded_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
+        """Return the recorded events that deleted rows of these keys, or None if there are none."""
 
     @abstractmethod
-    def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
-        """Return the truncates that were kept, each once or more, or None where there are none."""
+    def recorded_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
+        """Return the recorded truncates, possibly with duplicates, or None if there are none."""
 
     @abstractmethod
     def keep_touched(self, rows: DataFrame, touched: Rows) -> DataFrame:
-        """Return the rows of the query that have a touched key, computed from drivers that `near` returned."""
+        """Return the query's rows with a touched key, computed from driver rows of `near`."""
 
     @abstractmethod
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
-        """Return the keys that the query makes of these rows, each once; more keys may be among them.
+        """Return the distinct keys that the query computes from these rows; the result may contain other keys.
 
-        Constant columns are beside them where the query was run, or where they are plain columns of the drivers.
+        It has the constant columns, too, if the query was run, or if they are plain columns of the drivers.
         """
 
     def plain_keys(self, name: TableName) -> Mapping[str, str]:
-        """Return for each key the column of a driver that it is, or nothing where a key is anything else."""
+        """Return the driver's column for each key; empty if a key is not a plain column."""
         columns = {key: column for column, key in driver_keys(self.lake, self.table, name).items()}
         return columns if set(columns) == set(self.table.keys) else {}
 
     def _plain_constants(self, name: TableName) -> Mapping[str, str]:
-        """Return for each constant column the column of a driver that it is; others are left out."""
+        """Return the driver's column for each constant column that is a plain column."""
         return {constant: column for column, constant in driver_constants(self.lake, self.table, name).items()}
 
     def keys_of_rows(self, drivers: Mapping[TableName, Rows]) -> Rows | None:
-        """Return the keys of rows of the drivers without a query, each once; None where a key is not a plain column.
+        """Return the distinct keys of driver rows without running the query; None if a key is not a plain column.
 
-        Constant columns that are plain columns of all drivers are beside them.
+        Constant columns that are plain columns of all drivers are included.
         """
         plain = {name: self.plain_keys(name) for name in drivers}
         if not all(plain.values()):
@@ -195,44 +195,44 @@ class PlannedInputs(ABC):
 
     @abstractmethod
     def check(self, measured: Measured) -> CheckedRows:
-        """Compute a build's rows once, and return them with what their expectations found."""
+        """Compute a build's rows once, and return them with the results of their expectations."""
 
     @abstractmethod
     def frame(self, name: str, rows: Rows) -> DataFrame:
-        """Return rows for a query that `once` or `check` computes; nothing else can. `name` says what they are in the query."""
+        """Return rows for a query, which only `once` or `check` can compute. `name` identifies the rows in the query."""
 
     @abstractmethod
     def once(self, rows: DataFrame) -> Rows:
-        """Return rows that are computed once, however often they are read until `close`."""
+        """Compute rows once, so that they can be read repeatedly until `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what `once` has kept."""
+        """Release the rows of `once`."""
 
     def key_rows(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
-        """Return the keys and constant columns of what the table's file makes of these rows."""
+        """Return the keys and constant columns of the query's result on these rows."""
         names = tuple(dict.fromkeys((*self.table.keys, *self.table.constant)))
         return derive(self.run_groups(drivers, past=past), ("keys", names), lambda rows: rows.select(*map(named, names)))
 
     def run_groups(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
-        """Return what the table's file makes of these rows, an aggregate's with states and with the keys that HAVING hides.
+        """Run the query on these driver rows; for an aggregate, with states and with the keys that HAVING hides.
 
-        It is computed by `once` or `check`.
+        The result is computed by `once` or `check`.
         """
         if self.algebra:
             return self._run(replace(self.table, source=self.algebra.source), drivers, past=past)
         return self.run(drivers, past=past)
 
     def run(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> DataFrame:
-        """Return what the table's file makes of these rows of its drivers, and of its lookups: for `once` or `check`."""
+        """Run the query on these driver rows and their lookups. The result is computed by `once` or `check`."""
         columns = self.lake.columns
         return self._run(add_running_sums(follow_columns(self.table, columns), columns), drivers, past=past)
 
     def _run(self, table: LayerTable, drivers: Mapping[TableName, Rows], *, past: Collection[TableName]) -> DataFrame:
         rows = {**self.lookups(drivers, past=past), **drivers}
-        if not isinstance(table.source, Query):  # a function may compute what it is given
-            return run_source(self.lake.spark, table, {name: each.frame for name, each in rows.items()})
-        frames = {name: self.frame(str(name), each) for name, each in rows.items()}
+        if not isinstance(table.source, Query):  # a Python function may compute its inputs itself
+            return run_source(self.lake.spark, table, {name: part.frame for name, part in rows.items()})
+        frames = {name: self.frame(str(name), part) for name, part in rows.items()}
         if not frames:
             return run_source(self.lake.spark, table, {})
         first, *others = frames.values()

@@ -1,4 +1,4 @@
-"""Reading less: which part of a driver can hold rows of the touched keys."""
+"""Prune a driver to the rows that may have a touched key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 
 @dataclass(frozen=True)
 class KeySource:
-    """A key that is a column of the driver, or its time cut to a unit; of several columns it is the first that is not null."""
+    """A key that is a driver column, or a driver's time truncated to a unit. Several columns are coalesced."""
 
     key: str
     columns: tuple[str, ...]
@@ -33,18 +33,18 @@ class KeySource:
 
 
 def same_key(table: LayerTable, pipeline: Pipeline) -> bool:
-    """Return whether every row of the table comes from one row of its driver, so that the changed rows are all it takes."""
+    """Return whether every row of the table comes from one row of its driver, so that a build needs only changed rows."""
     if len(table.drivers) != 1 or not isinstance(table.source, Query):
         return False
-    driver = next((each for each in pipeline.tables if each.table == table.drivers[0]), None)
+    driver = next((candidate for candidate in pipeline.tables if candidate.table == table.drivers[0]), None)
     if driver is None or not driver.keys or driver.traits.keeps_versions:
         return False
-    plain = {each.key: each.columns for each in key_sources(table) if each.unit is None}
+    plain = {source.key: source.columns for source in key_sources(table) if source.unit is None}
     return all(plain.get(key) == (key,) for key in driver.keys)
 
 
 def driver_decides(table: LayerTable) -> bool:
-    """Return whether a row of the driver makes the same keys whatever is looked up: no lookup can change, add or hide one."""
+    """Return whether a driver row alone determines its keys: no lookup can change, add or hide one."""
     from sqlglot import exp
 
     tree = _plain_select(table)
@@ -52,10 +52,10 @@ def driver_decides(table: LayerTable) -> bool:
         return False
     driver, joins, where = tree.args["from_"].this.alias_or_name, tree.args.get("joins") or [], tree.args.get("where")
     keeps_all = all(join.side == "LEFT" and join.kind not in ("SEMI", "ANTI") for join in joins)
-    if not keeps_all or not {*table.keys} <= {each.key for each in key_sources(table)}:
+    if not keeps_all or not {*table.keys} <= {source.key for source in key_sources(table)}:
         return False
-    asked = [] if where is None else [*where.find_all(exp.Column)]
-    return not (where and where.find(exp.Query)) and all(column.table == driver or not joins for column in asked)
+    columns = [] if where is None else [*where.find_all(exp.Column)]
+    return not (where and where.find(exp.Query)) and all(column.table == driver or not joins for column in columns)
 
 
 def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
@@ -64,19 +64,19 @@ def key_sources(table: LayerTable) -> tuple[KeySource, ...]:
     if tree is None:
         return ()
     source = tree.args["from_"].this
-    found = []
+    sources = []
     for projection in tree.expressions:
         if projection.alias_or_name in table.keys:
             key = _source_of(projection.alias_or_name, projection.unalias(), source.alias_or_name, joins="joins" in tree.args)
             if key:
-                found.append(key)
-    return tuple(found)
+                sources.append(key)
+    return tuple(sources)
 
 
 def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> DataFrame:
-    """Return the driver's rows that can have a touched key, as far as their columns' ranges tell.
+    """Return the driver's rows that may have a touched key, judging by the ranges of their columns.
 
-    Every row that has one is there; others may be. Files that hold none of the values are then not opened.
+    All rows with a touched key are included; others may be. Files without such values are not opened.
     """
     for key in key_sources(table):
         if not set(key.columns) <= set(driver.columns):
@@ -88,7 +88,7 @@ def with_keys_near(driver: DataFrame, table: LayerTable, touched: DataFrame) -> 
 
 
 def _plain_select(table: LayerTable) -> exp.Select | None:
-    """Return the table's query where it is a SELECT from the driver itself."""
+    """Return the table's query if it is a SELECT directly from the driver."""
     from sqlglot import exp
 
     if not isinstance(table.source, Query):
@@ -101,7 +101,7 @@ def _plain_select(table: LayerTable) -> exp.Select | None:
 
 @lru_cache(maxsize=256)
 def _parse(text: str, place: Place) -> exp.Expr:
-    """Return the tree of a query, which nobody changes; every build of a table asks for it."""
+    """Return a query's syntax tree, cached because every build needs it. Don't modify it."""
     from headrace.spec.sql.queries import parse_query
 
     return parse_query(text, place=place).tree
@@ -120,12 +120,12 @@ def _near(driver: DataFrame, key: KeySource, touched: DataFrame) -> Column | Non
     else:
         return None
     ranges = touched.select(start.cast("string").alias("start"), end.cast("string").alias("end")).distinct()
-    found = ranges.limit(_MOST_RANGES + 1).collect()
-    if len(found) > _MOST_RANGES:
+    rows = ranges.limit(_MOST_RANGES + 1).collect()
+    if len(rows) > _MOST_RANGES:
         return None
     condition = F.lit(False)
     for column in (named(name) for name in key.columns):
-        for row in found:
+        for row in rows:
             if row["start"] is None:
                 part = column.isNull()
             elif key.unit is None:
@@ -147,14 +147,14 @@ def _source_of(key: str, expression: exp.Expr, driver: str, *, joins: bool) -> K
     if unit:
         inner = expression.this
         parts: list[exp.Expr] = [inner.this, *inner.expressions] if isinstance(inner, exp.Coalesce) else [inner]
-        found = [_source_of(key, part, driver, joins=joins) for part in parts if isinstance(part, exp.Column)]
-        columns = tuple(name for each in found if each for name in each.columns)
+        sources = [_source_of(key, part, driver, joins=joins) for part in parts if isinstance(part, exp.Column)]
+        columns = tuple(name for source in sources if source for name in source.columns)
         return KeySource(key, columns, unit) if len(columns) == len(parts) else None
     return None
 
 
 def _unit_of(expression: exp.Expr) -> str | None:
-    """Return the unit that an expression cuts a time to."""
+    """Return the unit to which an expression truncates a time."""
     from sqlglot import exp
 
     if isinstance(expression, exp.Cast) and expression.to.is_type("date"):

@@ -1,4 +1,4 @@
-"""What a build reads of a table, in the words of a plan."""
+"""Describe the reads of a build for its plan."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Role = Literal["driver", "lookup", "itself"]
 
 @dataclass(frozen=True)
 class Read:
-    """What a build reads of a table that has so many `rows`.
+    """A build's read of a table with `rows` rows.
 
-    `changed` rows came or changed since the last build; None where that starts no build. Others are found by `columns`, which
-    equal `values`; `whole` says why all of them are needed instead. A read without either needs only what changed. A table that
-    is `built_first` by the same build has more changes then. With more than `most` rows that are needed whole, a build runs on
-    scans.
+    `changed` is the number of rows added or changed since the last build, or None if changes of the table start no build. Other
+    rows are looked up by `columns`, which equal `values`; or `whole` is the reason why all of them are needed. A read without
+    either needs only changed rows. A table that is `built_first` by the same run will have more changes. If more than `most`
+    rows are needed whole, the build uses scans.
     """
 
     table: TableName
@@ -48,13 +48,13 @@ class Read:
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """The columns that raw tables get and built tables have, as their readers see them."""
+    """The columns of raw and built tables, as readers see them."""
 
     columns: Mapping[TableName, tuple[Column, ...]]
 
     @classmethod
     def of(cls, catalog: Catalog, pipeline: Pipeline) -> StoredColumns:
-        built = {each.table: load_table(catalog, each.table) for each in pipeline.tables}
+        built = {layer.table: load_table(catalog, layer.table) for layer in pipeline.tables}
         known = {name: _query_columns(table) for name, table in built.items() if table is not None}
         return cls({**columns_landed(catalog, pipeline), **known})
 

@@ -1,9 +1,10 @@
-"""Rows that a layer table no longer shows: as they were before a build replaced or deleted them.
+"""Record the rows that a build replaced or deleted in a layer table, as they were before.
 
-They are kept in `metadata.removed_<namespace>_<table>` (a nested namespace with `__` for its dot) for those who read the table,
-who have to build what came of the old row anew; and those that an event deleted, so that an older event which comes late does
-not bring them back. Truncates are kept for the same reason. All are written before the build commits. A build that dies in
-between leaves rows there that are still in the table: its readers then rebuild what did not change, and nothing worse.
+They are stored in `metadata.removed_<namespace>_<table>` (`__` replaces the dot of a nested namespace) for downstream tables,
+which must rebuild the rows derived from them. Deletes are recorded, too, so that an older event that arrives late does not
+restore a deleted row; truncates for the same reason. All are written before the build commits. If the build crashes in between,
+they contain rows that are still in the table: downstream tables then rebuild rows that did not change, without any other
+effect.
 """
 
 from __future__ import annotations
@@ -59,27 +60,27 @@ def removed_name(name: TableName) -> TableName:
 def write_removed(
     lake: Lake, name: TableName, rows: DataFrame | pa.Table, *, columns: tuple[Column, ...], build_id: int, generation: int
 ) -> None:
-    """Keep rows, which have the table's columns, `_tombstone` and `_truncates`, as removed by a build.
+    """Record rows, with the table's columns, `_tombstone` and `_truncates`, as removed by a build.
 
-    Tables that follow this one find the rows of a small build in memory.
+    The rows of a small build stay in memory for downstream tables.
     """
-    kept = removed_name(name)
-    have = load_table(lake.catalog, kept)
+    target = removed_name(name)
+    have = load_table(lake.catalog, target)
     rescaled = () if have is None else rescaled_columns(have, columns)
     if rescaled:
-        # Rows of earlier generations lose such a column, and nobody reads them again.
-        replace_columns(lake.spark, load_java_table(lake.spark, kept), rescaled)
-    location = table_location(lake.settings, kept)
-    table = ensure_table(lake.catalog, kept, columns=(*columns, *_OWN), location=location)
+        # Rows of earlier generations lose the column; they are not read again.
+        replace_columns(lake.spark, load_java_table(lake.spark, target), rescaled)
+    location = table_location(lake.settings, target)
+    table = ensure_table(lake.catalog, target, columns=(*columns, *_OWN), location=location)
     marks = {GENERATION: generation, BUILD_ID: build_id}
     if isinstance(rows, pa.Table):
         files = stage_rows(table, [with_constants(rows, marks)], written=partial(lake.store.put, table))
-        # Rows may be there twice, so a commit whose answer was lost is repeated.
+        # Duplicate rows are harmless, so a commit whose response was lost is retried.
         append_once(lake.catalog, table, files=files, entry=lambda *_: {}, is_committed=lambda _: False)
         return
     marked = rows.withColumns({mark: F.lit(value).cast("long") for mark, value in marks.items()})
-    staged = stage_files(lake.spark, load_java_table(lake.spark, kept), marked.coalesce(1))
-    append_files(lake.spark, kept, added=staged.files)
+    staged = stage_files(lake.spark, load_java_table(lake.spark, target), marked.coalesce(1))
+    append_files(lake.spark, target, added=staged.files)
 
 
 def read_removed(
@@ -91,7 +92,7 @@ def read_removed(
     until: InputState,
     columns: tuple[Column, ...],
 ) -> DataFrame | None:
-    """Return the rows that builds removed between two points, or None where there are none."""
+    """Return the rows that builds removed between two states, or None if there are none."""
     if until.removed_in is not None and until.removed_in <= since.position:
         return None
     rows = _read(spark, catalog, name, columns=columns)
@@ -106,7 +107,7 @@ def read_removed(
 def read_deletes(
     spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
 ) -> DataFrame | None:
-    """Return the events that deleted rows, as long as the table was not written anew; None where there are none."""
+    """Return the deletes since the last refresh, or None if there are none."""
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
@@ -117,7 +118,7 @@ def read_deletes(
 def read_truncates(
     spark: SparkSession, catalog: Catalog, name: TableName, *, generation: int, columns: tuple[Column, ...]
 ) -> DataFrame | None:
-    """Return the truncates since the table was written anew, each once or more; None where there are none."""
+    """Return the truncates since the last refresh, possibly with duplicates, or None if there are none."""
     rows = _read(spark, catalog, name, columns=columns)
     if rows is None:
         return None
@@ -126,37 +127,37 @@ def read_truncates(
 
 
 def forget_removed(catalog: Catalog, name: TableName, *, generation: int) -> None:
-    """Take out the rows of earlier generations of a table, which nobody reads again. Idempotent by generation."""
+    """Delete the rows of earlier generations, which are not read again. Idempotent by generation."""
     older = f"{GENERATION} < {generation}"
 
     def commit() -> bool:
-        kept = load_table(catalog, removed_name(name))
-        if kept is not None and kept.scan(row_filter=older, selected_fields=(GENERATION,), limit=1).to_arrow().num_rows:
-            kept.delete(older)
+        table = load_table(catalog, removed_name(name))
+        if table is not None and table.scan(row_filter=older, selected_fields=(GENERATION,), limit=1).to_arrow().num_rows:
+            table.delete(older)
         return True
 
     commit_once(commit, find=lambda: None, where=str(removed_name(name)))
 
 
 def forget_read(catalog: Catalog, name: TableName, *, generation: int, position: int) -> None:
-    """Take out rows that builds up to `position` removed, whose readers have all passed it. Idempotent by position.
+    """Delete rows that builds up to `position` removed and all downstream tables have read. Idempotent by position.
 
-    Deletions and truncates stay: an older event may still come.
+    Deletes and truncates stay, because an older event may still arrive.
     """
     read = f"{GENERATION} = {generation} and {BUILD_ID} <= {position} and {DELETED} = false"
 
     def commit() -> bool:
-        kept = load_table(catalog, removed_name(name))
-        if kept is not None and kept.scan(row_filter=read, selected_fields=(BUILD_ID,), limit=1).to_arrow().num_rows:
-            kept.delete(read)
+        table = load_table(catalog, removed_name(name))
+        if table is not None and table.scan(row_filter=read, selected_fields=(BUILD_ID,), limit=1).to_arrow().num_rows:
+            table.delete(read)
         return True
 
     commit_once(commit, find=lambda: None, where=str(removed_name(name)))
 
 
 def _read(spark: SparkSession, catalog: Catalog, name: TableName, *, columns: tuple[Column, ...]) -> DataFrame | None:
-    kept = load_table(catalog, removed_name(name))
-    if kept is None or kept.current_snapshot() is None:
+    table = load_table(catalog, removed_name(name))
+    if table is None or table.current_snapshot() is None:
         return None
     rows = spark.read.format("iceberg").load(spark_name(removed_name(name)))
     fitted = fit_columns(rows, spark_schema((*columns, *_OWN)))

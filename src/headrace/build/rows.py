@@ -1,4 +1,4 @@
-"""Rows on their way through a build: Arrow in this process where they are few, and a DataFrame either way."""
+"""Rows in a build: few rows as Arrow in this process, all rows as DataFrames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def frame(self) -> DataFrame:
-        """The rows as Spark reads them."""
+        """The rows as a DataFrame."""
 
     @property
     @abstractmethod
@@ -37,11 +37,11 @@ class Rows(ABC):
 
     @abstractmethod
     def select(self, names: Mapping[str, str] | Sequence[str]) -> Rows:
-        """Return some columns; a mapping gives each new name the column that it renames."""
+        """Return some columns; a mapping has the source column of each new name."""
 
     @abstractmethod
     def distinct(self) -> Rows:
-        """Return every row once."""
+        """Return the distinct rows."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class SparkRows(Rows):
 
 @dataclass(frozen=True)
 class LocalRows(Rows):
-    """Few rows in this process. Spark is given them when it first needs them."""
+    """Few rows in this process. They are passed to Spark on first use."""
 
     spark: SparkSession
     arrow: pa.Table
@@ -79,7 +79,7 @@ class LocalRows(Rows):
 
     @cached_property
     def relation(self) -> DataFrame:
-        """The rows as Spark is given them."""
+        """The rows as a Spark relation."""
         return to_spark(self.spark, self.arrow, self.schema)
 
     @cached_property
@@ -107,9 +107,9 @@ class LocalRows(Rows):
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """The rows that entered an input between two of its positions, and the rows that left it.
+    """The rows that entered an input between two states, and the rows that left it.
 
-    `left` is None where no row can have left. It may name rows that did not change after all.
+    `left` is None if no row can have left. It may contain rows that did not change.
     """
 
     entered: Rows
@@ -122,22 +122,22 @@ class ChangeSet:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the rows have in this process."""
+        """The size of the rows in this process in bytes."""
         return sum(rows.arrow.nbytes for rows in (self.entered, self.left) if isinstance(rows, LocalRows))
 
 
 def collect(spark: SparkSession, frame: DataFrame) -> LocalRows:
-    """Compute rows now, and return them as local ones."""
+    """Compute rows now, and return them as local rows."""
     return LocalRows(spark, to_arrow(frame), optional(frame.schema))
 
 
 def arrow_rows(rows: Rows) -> pa.Table:
-    """Return rows as Arrow; those that only Spark has are computed now."""
+    """Return rows as Arrow. Spark rows are computed now."""
     return rows.arrow if isinstance(rows, LocalRows) else to_arrow(rows.frame)
 
 
 def union(parts: Sequence[Rows], *, empty: Rows) -> Rows:
-    """Return the rows of all parts, which have the same columns, or `empty` where there are none."""
+    """Return the rows of all parts, which have the same columns, or `empty` without parts."""
     if len(parts) < 2:
         return parts[0] if parts else empty
     local = [part for part in parts if isinstance(part, LocalRows)]

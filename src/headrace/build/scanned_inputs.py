@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScannedInputs(PlannedInputs):
-    """Every read is a scan of a snapshot, pruned by the ranges that files tell of."""
+    """Inputs that scan snapshots with Spark, pruned by the bounds of files."""
 
-    _kept: list[DataFrame] = field(default_factory=list)
+    _persisted: list[DataFrame] = field(default_factory=list)
 
     @property
     def changes_few(self) -> bool:
@@ -89,12 +89,12 @@ class ScannedInputs(PlannedInputs):
             placed = SparkRows(old.select(*map(named, (*columns, FILE, POSITION))))
             yield OldRows(placed, snapshot_id, candidates.bytes, candidates)
 
-    def kept_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
+    def recorded_deletes(self, columns: tuple[Column, ...], keys: DataFrame) -> DataFrame | None:
         generation = self.plan.entry.generation
         deletes = read_deletes(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
         return None if deletes is None else keep_matching(deletes, keys, self.table.keys)
 
-    def kept_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
+    def recorded_truncates(self, columns: tuple[Column, ...]) -> DataFrame | None:
         generation = self.plan.entry.generation
         return read_truncates(self.lake.spark, self.lake.catalog, self.table.table, generation=generation, columns=columns)
 
@@ -102,7 +102,7 @@ class ScannedInputs(PlannedInputs):
         return keep_matching(rows, touched.frame, self.table.keys)
 
     def keys(self, drivers: Mapping[TableName, Rows], *, past: Collection[TableName] = ()) -> Rows:
-        # The query may hide a key of these rows that it shows together with rows of the key that did not change.
+        # The query may hide a key for these rows alone that it shows together with the key's unchanged rows.
         keys = self.keys_of_rows(drivers) if self.table.computes_whole_keys else None
         return self.once((self.key_rows(drivers, past=past) if keys is None else keys.frame).distinct())
 
@@ -126,26 +126,26 @@ class ScannedInputs(PlannedInputs):
         return rows.frame
 
     def once(self, rows: DataFrame) -> Rows:
-        kept = rows.persist()
-        self._kept.append(kept)
-        return SparkRows(kept)
+        persisted = rows.persist()
+        self._persisted.append(persisted)
+        return SparkRows(persisted)
 
     def close(self) -> None:
-        while self._kept:
-            self._kept.pop().unpersist()
+        while self._persisted:
+            self._persisted.pop().unpersist()
 
     def _values(self, values: Rows) -> DataFrame:
-        """Return values to look rows up by, each once. Joins broadcast them only if they are few."""
-        kept = self.once(values.frame.distinct()).frame
-        return broadcast_few(kept, kept.limit(MOST_BROADCAST + 1).count())
+        """Return the distinct lookup values. Joins broadcast them only if they are few."""
+        persisted = self.once(values.frame.distinct()).frame
+        return broadcast_few(persisted, persisted.limit(MOST_BROADCAST + 1).count())
 
     def _past(self, name: TableName) -> Rows:
         if is_raw(name, self.lake.pipeline):
-            return SparkRows(self._read_before(name))  # landed rows only come, and history is thinned there
+            return SparkRows(self._read_before(name))  # raw tables are append-only and expire snapshots
         return SparkRows(read_input(self.lake.spark, name, self.plan.since[name], columns=self.lake.columns[name]))
 
     def _read_before(self, name: TableName) -> DataFrame:
-        """Return the rows of an input that the last build had read already and that are still there."""
+        """Return the rows of an input that the last build already read and that still exist."""
         position = position_column(name, self.lake.pipeline)
         columns = self.lake.columns[name]
         rows = read_input(self.lake.spark, name, self.plan.until[name], columns=columns, with_position=position)

@@ -1,4 +1,4 @@
-"""A table's query or function, run on any DataFrames in the place of its inputs."""
+"""Run a table's query or function on DataFrames as its inputs."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ _POSITION = re.compile(r"\(line (?P<line>\d+), pos (?P<pos>\d+)\)")
 
 
 def run_source(spark: SparkSession, table: LayerTable, inputs: Mapping[TableName, DataFrame]) -> DataFrame:
-    """Return the rows that the table's query or function makes of these inputs; nothing is computed yet.
+    """Return the rows of the table's query or function on these inputs, without computing them.
 
-    A mistake in the file is a SpecError with its line and column.
+    Raises SpecError, with line and column, for an error in the file.
     """
     if isinstance(table.source, Query):
         return _run_query(spark, table, table.source, inputs)
     function = getattr(_load_module(table.path), table.source.name)
-    arguments = {name: spark if each is None else inputs[each] for name, each in table.source.parameters}
+    arguments = {name: spark if source is None else inputs[source] for name, source in table.source.parameters}
     try:
         rows: DataFrame = function(**arguments)
     except HeadraceError:
         raise
     except Exception as error:
         line = _line_in(error, table.path) or table.lines.get("", 1)
-        what = f"the function fails: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        what = f"the function failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise table.error(what, at=line, fix="Fix the function") from error
     return rows
 
 
 def _run_query(spark: SparkSession, table: LayerTable, query: Query, inputs: Mapping[TableName, DataFrame]) -> DataFrame:
     views: dict[TableName, str] = {}
-    for name in {each.table for each in query.references}:
+    for name in {reference.table for reference in query.references}:
         views[name] = f"headrace_{uuid.uuid4().hex}"
         inputs[name].createTempView(views[name])
     text, moved = query.text, []
-    for reference in sorted(query.references, key=lambda each: each.start, reverse=True):
+    for reference in sorted(query.references, key=lambda reference: reference.start, reverse=True):
         view = views[reference.table]
         text = text[: reference.start] + view + text[reference.end :]
         moved.append((reference.start, len(view) - (reference.end - reference.start)))
     try:
         return spark.sql(text)
     except (ParseException, AnalysisException) as error:
-        raise _explain(error, table, query, text, moved, {view: str(name) for name, view in views.items()}) from None
+        raise _translate(error, table, query, text, moved, {view: str(name) for name, view in views.items()}) from None
     finally:
         for view in views.values():
             spark.catalog.dropTempView(view)
 
 
-def _explain(
+def _translate(
     error: PySparkException,
     table: LayerTable,
     query: Query,
@@ -72,14 +72,14 @@ def _explain(
     moved: list[tuple[int, int]],
     names: Mapping[str, str],
 ) -> SpecError:
-    """Return Spark's error in the words and at the place of the file."""
+    """Return Spark's error with the table names and the position of the file."""
     contexts = error.getQueryContext() or []
-    found = _POSITION.search(str(error))
+    position = _POSITION.search(str(error))
     if contexts:
         offset = contexts[0].startIndex()
-    elif found:
+    elif position:
         lines = text.split("\n")
-        offset = sum(len(line) + 1 for line in lines[: int(found["line"]) - 1]) + int(found["pos"])
+        offset = sum(len(line) + 1 for line in lines[: int(position["line"]) - 1]) + int(position["pos"])
     else:
         offset = 0
     for start, longer in sorted(moved):
@@ -99,13 +99,13 @@ def _explain(
 
 
 def _line_in(error: BaseException, path: Path) -> int | None:
-    """Return the last line of a file that an error came through."""
-    found, trace = None, error.__traceback__
+    """Return the last line of a file in an error's traceback."""
+    line, trace = None, error.__traceback__
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == path:
-            found = trace.tb_lineno
+            line = trace.tb_lineno
         trace = trace.tb_next
-    return found
+    return line
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +114,7 @@ def _load_module(path: Path) -> ModuleType:
     name = f"headrace_table_{path.parent.name}_{path.stem}_{abs(hash(path))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise SpecError("the file can't be loaded as Python", where=str(path), next_step="Check that it ends in .py.")
+        raise SpecError("the file can't be loaded as Python", where=str(path), next_step="Rename it so that it ends in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -124,6 +124,6 @@ def _load_module(path: Path) -> ModuleType:
         raise SpecError(
             f"the file can't be loaded: {type(error).__name__}: {error}",
             where=f"{path}:{line}",
-            next_step="Fix the file.",
+            next_step="Fix the error in this line.",
         ) from error
     return module

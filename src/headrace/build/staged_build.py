@@ -1,4 +1,4 @@
-"""What a build has staged, before its commit, and the steps that every kind of build shares."""
+"""The staged result of a build before its commit, and the steps that all kinds of builds share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CARRIED, _UNKNOWN = "__carried", "__unknown"
 
 @dataclass(frozen=True)
 class StagedBuild:
-    """Rows that are staged, before the commit."""
+    """The staged changes and statistics of a build before its commit."""
 
     change: RowDelta | FileChanges
     rows: int
@@ -62,9 +62,9 @@ def write_measured(
     shape: Callable[[DataFrame], DataFrame],
     build_id: int,
 ) -> tuple[StagedBuild, StagedFiles]:
-    """Stage what `shape` makes of the rows that pass, and count the expectations in the same pass.
+    """Stage the accepted rows, transformed by `shape`, and check the expectations in the same pass.
 
-    Few rows that fail are collected in it, too; many take another one.
+    A few failed rows are collected in the same pass; many need another one.
     """
     observation, unknown = Observation(), Observation()
     numbered = number_rows(measured)
@@ -102,7 +102,7 @@ def write_measured(
 def build_of_new_rows(
     inputs: PlannedInputs, checked: CheckedRows, change: RowDelta, rows: pa.Table, *, build_id: int
 ) -> StagedBuild:
-    """Return the build that `change` stages: it writes these rows and reads none of the table's own."""
+    """Return the staged build of a change that writes these rows and reads none of the table's own."""
     return StagedBuild(
         change,
         rows=rows.num_rows,
@@ -133,7 +133,7 @@ def merged_build(
 
 
 def written_columns(inputs: PlannedInputs) -> list[str]:
-    """Return the columns that a build decides: the table's own, where carried values are from, and partial states."""
+    """Return the columns that a build computes: the table's own, the sources of carried values, and partial states."""
     names = [column.name for column in inputs.lake.columns[inputs.table.table]]
     return [*names, *([CARRIED] if inputs.table.unchanged else []), *inputs.state_columns]
 
@@ -141,8 +141,8 @@ def written_columns(inputs: PlannedInputs) -> list[str]:
 def refuse_rows(
     inputs: PlannedInputs, refused: DataFrame | pa.Table, results: tuple[CheckedExpectation, ...], build_id: int
 ) -> tuple[str, ...]:
-    """Return the files of the rows that go to the quarantine, which the build's entry names."""
-    if not any(each.otherwise == "quarantine" and each.failed for each in results):
+    """Write the rejected rows to files for the quarantine, and return their paths for the build's ledger entry."""
+    if not any(result.otherwise == "quarantine" and result.failed for result in results):
         return ()
     lake, name = inputs.lake, inputs.table.table
     if isinstance(refused, pa.Table):

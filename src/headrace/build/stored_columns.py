@@ -1,4 +1,4 @@
-"""The columns of a table as it is stored: what readers see, and what builds keep beside it."""
+"""The columns of a stored table: the columns that readers see, and the ones that builds add."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.spec.model.types import Array, Column, ColumnType, Primitive, Stru
 
 
 def stored_columns(table: LayerTable, columns: Sequence[Column], *, has_states: bool) -> tuple[Column, ...]:
-    """Return what is stored of a table: its columns, where carried values are from, states, and which build wrote each row."""
+    """Return a table's stored columns: its own, the sources of carried values, the states, and the build id of each row."""
     carried = (Column(CARRIED, _carried_type(table, columns)),) if table.unchanged else ()
     states = (Column(STATE, Primitive("string")),) if has_states else ()
     return (*columns, *carried, *states, Column(BUILD_ID, Primitive("long")))

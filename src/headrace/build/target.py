@@ -1,4 +1,4 @@
-"""The table that a build changes, and what a merge has staged for it."""
+"""The table that a build changes, and the staged result of a merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.spec.model.layers import LayerTable
 
 @dataclass(frozen=True)
 class Target:
-    """The table that a build changes, and its old rows of the touched keys. `columns` are the ones that a build decides."""
+    """The table that a build changes, with its old rows of the touched keys. `columns` are the ones that a build computes."""
 
     lake: Lake
     table: LayerTable
@@ -25,10 +25,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Merged:
-    """What was staged, and how many rows changed.
+    """The staged files of a merge, and the numbers of changed rows.
 
-    `change` are the files that come and go: a RowDelta is committed without Java. `deletions` are events that deleted a key,
-    `carried` is how many rows more (or less) have a value that another event told, `unknown` one that none told.
+    `change` has the added and removed files: a RowDelta is committed without Java. `deletions` are events that delete a key.
+    `carried` is the change in the number of rows with a value from another event, `unknown` with a value that no event
+    contains.
     """
 
     change: RowDelta | FileChanges

@@ -1,4 +1,4 @@
-"""Values of join columns that a query compares as text, by the type that the joined column has."""
+"""Convert the values of join columns that a query compares as text to the type of the joined column."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _INTEGERS: Mapping[type, type[pl.DataType]] = {
     IntegerType: pl.Int32,
     LongType: pl.Int64,
 }
-"""Numbers that have one way to be written, the same for everybody."""
+"""Types of numbers with a single text form, which is the same in Spark and polars."""
 
 
 def values_for(path: JoinPath, rows: Rows, columns: tuple[Column, ...]) -> Rows:
-    """Return the values by which the rows of a path's table are found from these rows of its source."""
+    """Return the lookup values in a join path's table for these rows of its source."""
     return join_values(rows, dict(zip(path.columns, path.source_columns, strict=True)), columns, nulls_match=path.nulls_match)
 
 
 def join_values(rows: Rows, pairs: Mapping[str, str], columns: tuple[Column, ...], *, nulls_match: bool) -> Rows:
-    """Return the values that a joined table's columns have where its rows match these rows.
+    """Return the values of a joined table's columns in the rows that match these rows.
 
-    `pairs` gives each of its columns the column of the rows that it equals. Where one ends with `TEXT`, texts are compared: a
-    value becomes the only value of the joined column's type, of those in `columns`, that is written so, or none. Raise a
-    NotLocalError if only Spark writes values of a type as text.
+    `pairs` maps each column of the joined table to the column of the rows that it equals. If one ends with `TEXT`, they are
+    compared as text: a text becomes the only value of the joined column's type (in `columns`) with this text form, or null.
+    Raise a NotLocalError if only Spark can convert the type to text.
     """
-    compared = list({plain_column(theirs): (theirs, mine) for theirs, mine in pairs.items()}.values())
+    compared = list({plain_column(joined): (joined, own) for joined, own in pairs.items()}.values())
     types = spark_schema(columns)
     if not any(name.endswith(TEXT) for pair in compared for name in pair):
         chosen = rows.select(dict(compared))
     elif isinstance(rows, LocalRows):
         chosen = _convert_locally(rows, compared, types)
     else:
-        chosen = SparkRows(rows.frame.select(*(_converted(theirs, mine, types) for theirs, mine in compared)))
-    # A value that no row can have became null: it must not match rows without a value.
+        chosen = SparkRows(rows.frame.select(*(_converted(joined, own, types) for joined, own in compared)))
+    # Texts without a value in the joined column became null, and must not match nulls.
     return chosen if nulls_match else _without_nulls(chosen)
 
 
-def _converted(theirs: str, mine: str, types: StructType) -> SparkColumn:
-    name = plain_column(theirs)
-    value = named(plain_column(mine)).cast("string") if mine.endswith(TEXT) else named(mine)
-    if theirs.endswith(TEXT):
+def _converted(joined: str, own: str, types: StructType) -> SparkColumn:
+    name = plain_column(joined)
+    value = named(plain_column(own)).cast("string") if own.endswith(TEXT) else named(own)
+    if joined.endswith(TEXT):
         text, kind = value.cast("string"), types[name].dataType
         typed = text.try_cast(kind)
         value = F.when(typed.cast("string") == text, typed)
@@ -66,12 +66,12 @@ def _converted(theirs: str, mine: str, types: StructType) -> SparkColumn:
 
 def _convert_locally(rows: LocalRows, pairs: Sequence[tuple[str, str]], types: StructType) -> LocalRows:
     arrays, fields = [], []
-    for theirs, mine in pairs:
-        name, column = plain_column(theirs), plain_column(mine)
+    for joined, own in pairs:
+        name, column = plain_column(joined), plain_column(own)
         array, kind = rows.arrow[column], rows.schema[column].dataType
-        if mine.endswith(TEXT):
+        if own.endswith(TEXT):
             array, kind = _to_text(array, kind), StringType()
-        if theirs.endswith(TEXT):
+        if joined.endswith(TEXT):
             wanted = types[name].dataType
             array, kind = _from_text(_to_text(array, kind), wanted), wanted
         arrays.append(array)
@@ -82,16 +82,16 @@ def _convert_locally(rows: LocalRows, pairs: Sequence[tuple[str, str]], types: S
 
 def _to_text(array: pa.ChunkedArray, kind: object) -> pa.ChunkedArray:
     if not isinstance(kind, (StringType, *_INTEGERS)):
-        raise NotLocalError(f"only Spark writes {kind} as text")
+        raise NotLocalError(f"only Spark can convert {kind} to text")
     return array.cast(pa.large_string())
 
 
 def _from_text(array: pa.ChunkedArray, kind: object) -> pa.ChunkedArray:
-    """Return the values of a type that are written as these texts, and null for texts that no value is written as."""
+    """Return the values of a type with these text forms, and null for texts that are no value's text form."""
     if isinstance(kind, StringType):
         return array
     if type(kind) not in _INTEGERS:
-        raise NotLocalError(f"only Spark reads {kind} from text")
+        raise NotLocalError(f"only Spark can parse {kind} from text")
     texts = pl.Series(array)
     numbers = texts.cast(_INTEGERS[type(kind)], strict=False)
     return pa.chunked_array([numbers.set(numbers.cast(pl.String) != texts, None).to_arrow()])

@@ -1,7 +1,7 @@
-"""The drivers' rows that changes of lookups touch.
+"""Find the driver rows that changes of lookups touch.
 
-A lookup's rows that changed are traced to the rows that they are joined to, from path to path, until these are a driver's. A
-row whose change nobody reads is not followed: most tables change in more columns than a join needs.
+Changed rows of a lookup are traced along join paths to the driver rows that they are joined with. Rows that changed only in
+columns that the query does not read are skipped: most tables change in more columns than a join needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.spec.sql.used_columns import used_columns
 
 
 def touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
-    """Return the drivers' older rows that are joined to rows of a followed lookup which changed, each row once."""
+    """Return the distinct older driver rows that are joined with changed rows of a followed lookup."""
     joined: dict[TableName, list[Rows]] = {}
     earlier: dict[TableName, list[Rows]] = {}
     for lookup, routes in inputs.table.follows.items():
@@ -43,13 +43,13 @@ def touched_by_lookups(inputs: PlannedInputs) -> dict[TableName, list[Rows]]:
 
 
 def moved_lookups(inputs: PlannedInputs) -> tuple[TableName, ...] | None:
-    """Return the followed lookups that moved, or None where one can no longer be read as the last build read it."""
+    """Return the followed lookups that changed, or None if the last build's state of one can no longer be read."""
     moved = tuple(filter(inputs.moved, inputs.table.follows))
     return moved if all(map(inputs.knows_past, moved)) else None
 
 
 def _values_at_driver(inputs: PlannedInputs, route: Route) -> Rows | None:
-    """Return the values of a driver's columns that changed rows of a lookup are joined to, or None where there are none."""
+    """Return the values of a driver's join columns for changed rows of a lookup, or None if there are none."""
     rows = _changed_rows(inputs, route[0])
     for path in route:
         known = inputs.lake.columns[path.source]
@@ -67,7 +67,7 @@ def _values_at_driver(inputs: PlannedInputs, route: Route) -> Rows | None:
 
 
 def _check_texts(table: LayerTable, path: JoinPath, columns: tuple[Column, ...]) -> None:
-    """Raise a SpecError if values can't be read back from the text that a join compares."""
+    """Raise a SpecError if a join compares nested values as text, which can't be parsed back."""
     nested = {column.name for column in columns if not isinstance(column.type, (Primitive, Decimal))}
     for column in path.source_columns:
         name = plain_column(column)
@@ -80,9 +80,10 @@ def _check_texts(table: LayerTable, path: JoinPath, columns: tuple[Column, ...])
 
 
 def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
-    """Return the lookup's rows that changed in a column that the query reads, as they are and as they were.
+    """Return the lookup's rows that changed in a column that the query reads, in their new and old form.
 
-    What left a lookup is compared by reading its past: kept old rows may also name rows that came and went since, or stayed.
+    The old form is read from the lookup's last state: its recorded removed rows may contain rows that were added and removed
+    since then, or that still exist.
     """
     lookup, changes = path.table, inputs.changes(path.table)
     left = changes.left
@@ -98,7 +99,7 @@ def _changed_rows(inputs: PlannedInputs, path: JoinPath) -> Rows:
 
 
 def read_columns(lake: Lake, table: LayerTable) -> Mapping[TableName, tuple[str, ...]]:
-    """Return the columns of its inputs that a table's query reads; an input is left out where that can't be told."""
+    """Return the input columns that a table's query reads; inputs for which they are unknown are omitted."""
     if not isinstance(table.source, Query):
         return {}
     known = tuple((name, tuple(column.name for column in lake.columns[name])) for name in table.inputs)

@@ -1,4 +1,4 @@
-"""Column types between Spark and the tables' specification."""
+"""Convert column types between Spark and the table specification."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _FROM_SPARK: dict[type[spark.DataType], PrimitiveName] = {
 
 
 def spark_schema(columns: Sequence[SpecColumn]) -> spark.StructType:
-    """Return the columns as Spark has them, all of them nullable."""
+    """Return the Spark schema of the columns, all of them nullable."""
     return spark.StructType([spark.StructField(column.name, _to_spark(column.type)) for column in columns])
 
 
 def spec_columns(schema: spark.StructType) -> tuple[SpecColumn, ...]:
-    """Return Spark's columns as the specification has them; a ValueError for a type that tables don't have."""
+    """Return the specification's columns of a Spark schema. Raises ValueError for an unsupported type."""
     return tuple(SpecColumn(field.name, _from_spark(field.dataType, field.name)) for field in schema.fields)
 
 
 def has_map(data_type: spark.DataType) -> bool:
-    """Return whether values of a type can't be compared in Spark, because there is a map in them."""
+    """Return whether a type contains a map, so that Spark can't compare its values."""
     if isinstance(data_type, spark.StructType):
         return any(has_map(field.dataType) for field in data_type.fields)
     if isinstance(data_type, spark.ArrayType):
@@ -65,7 +65,7 @@ def has_map(data_type: spark.DataType) -> bool:
 
 
 def fit_columns(rows: DataFrame, schema: spark.StructType) -> dict[str, Column]:
-    """Return rows' columns in the types of a schema that is as wide or wider, by name; what the rows lack is null."""
+    """Return the rows' columns by name, widened to the schema's types; missing columns are null."""
     have = {field.name: field.dataType for field in rows.schema.fields}
     return {
         field.name: _fit(named(field.name), have[field.name], field.dataType)
@@ -111,7 +111,7 @@ def _from_spark(data_type: spark.DataType, name: str) -> ColumnType:
         return Array(_from_spark(data_type.elementType, name))
     if isinstance(data_type, spark.MapType) and isinstance(data_type.keyType, spark.StringType):
         return Map(_from_spark(data_type.valueType, name))
-    found = _FROM_SPARK.get(type(data_type))
-    if found is None:
-        raise ValueError(f'column "{name}" is of type {data_type.simpleString()}, which a table can\'t hold')
-    return Primitive(found)
+    primitive = _FROM_SPARK.get(type(data_type))
+    if primitive is None:
+        raise ValueError(f'column "{name}" is of type {data_type.simpleString()}, which tables don\'t support')
+    return Primitive(primitive)

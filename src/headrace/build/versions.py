@@ -1,7 +1,7 @@
-"""Which of several rows counts: the newest of a key, or all of them as a history. Pure: DataFrame in, DataFrame out.
+"""Reduce the rows of each key to the newest one or to a history. Pure: DataFrame in, DataFrame out.
 
-Rows carry `_tombstone`: such a row says that its key is gone. Whatever the order in which rows arrive and however often, the
-outcome is the same, because rows are compared by `sequence_by` and, where that is equal, by all their columns.
+A row with `_tombstone` deletes its key. The result does not depend on the order of arrival or on duplicates, because rows are
+compared by `sequence_by` and, for equal sequences, by all their columns.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ORDER = "__order"
-"""A column that has what `event_order` gives."""
+"""The column for the result of `event_order`."""
 
 NOT_UNIQUE = "headrace: several rows have the key "
-"""How the error begins that Spark raises where `one_of_keys` finds more than one."""
+"""The prefix of Spark's error if `one_of_keys` finds several rows."""
 
 _RANK, _COUNT = "__rank", "__count"
 
@@ -33,17 +33,17 @@ _RANK, _COUNT = "__rank", "__count"
 def newest_of_keys(rows: DataFrame, *, keys: Sequence[str], sequence_by: Sequence[str], order: str | None = None) -> DataFrame:
     """Return the newest row of each key.
 
-    A deletion wins over another row of the same sequence; a sequence that is null is older than any other. `order` is the
-    column that says which is newer, where it was decided before.
+    A delete wins over another row of the same sequence; a null sequence is older than any other. `order` is a column with the
+    order, if it was computed before.
     """
-    # A window sorts the rows once. An aggregate of whole rows (max_by) would sort them twice, each with a copy of itself.
+    # A window sorts the rows once. An aggregate of whole rows (max_by) would sort them twice, with a copy of each row.
     columns = [F.col(order)] if order else _order_columns(rows, sequence_by=sequence_by)
     newest_first = Window.partitionBy(*map(named, keys)).orderBy(*(column.desc_nulls_last() for column in columns))
     return rows.withColumn(_RANK, F.row_number().over(newest_first)).where(F.col(_RANK) == 1).drop(_RANK)
 
 
 def event_order(rows: DataFrame, *, sequence_by: Sequence[str]) -> Column:
-    """Return what puts rows of a key in order: their sequence, deletions last, and then all columns."""
+    """Return the sort key of a key's rows: their sequence, deletes last, and then all columns."""
     columns = _order_columns(rows, sequence_by=sequence_by)
     return F.struct(*(column.alias(f"_{index}") for index, column in enumerate(columns)))
 
@@ -55,7 +55,7 @@ def _order_columns(rows: DataFrame, *, sequence_by: Sequence[str]) -> list[Colum
 
 
 def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Return the one row that each key has; computing it fails where a key has several."""
+    """Return the only row of each key. Computing the result fails if a key has several rows."""
     refuse = F.raise_error(F.concat(F.lit(NOT_UNIQUE), key_as_json(keys))).cast("boolean")
     by_key = Window.partitionBy(*map(named, keys))
     counted = rows.withColumn(_COUNT, F.count(F.lit(1)).over(by_key))
@@ -63,16 +63,16 @@ def one_of_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
 
 
 def key_as_json(keys: Sequence[str]) -> Column:
-    """Return a row's key as errors show it."""
+    """Return a row's key in the form that errors show."""
     return F.to_json(F.struct(*(named(key).alias(key) for key in keys)), {"ignoreNullFields": "false"})
 
 
 def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
     """Return the versions of every key: each row with `valid_from`, `valid_to` and `is_current`.
 
-    Rows are of one sequence each. A version ends where the next begins, or with the truncate after it. A row that differs from
-    the one before it in untracked columns alone begins none. A deletion ends a version and begins none, but stays as a row with
-    `_tombstone`, so that the caller can keep it.
+    Sequences are unique for each key. A version ends when the next begins, or with the next truncate. A row that differs from
+    the previous one only in untracked columns starts no version. A delete ends a version, and stays as a row with `_tombstone`
+    for the caller to record.
     """
     epoch = F.col(EPOCH)
     window = Window.partitionBy(*(named(key) for key in table.keys), epoch["at"]).orderBy(
@@ -80,8 +80,8 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
     )
     if table.untracked:
         own = {*table.added_columns, EPOCH, ORDER}
-        left_out = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, *own}
-        tracked = F.struct(*(comparable(rows, name) for name in rows.columns if name not in left_out))
+        excluded = {*table.keys, *table.sequence_by, table.versioned_by, *table.untracked, *own}
+        tracked = F.struct(*(comparable(rows, name) for name in rows.columns if name not in excluded))
         rows = rows.withColumn("__same", tracked.eqNullSafe(F.lag(tracked).over(window)))
         rows = rows.where(~F.col("__same") | F.col(DELETED)).drop("__same")
     start, end, current = HISTORY_COLUMNS
@@ -96,6 +96,6 @@ def history_of_keys(rows: DataFrame, *, table: LayerTable) -> DataFrame:
 
 
 def comparable(rows: DataFrame, name: str) -> Column:
-    """Return a column as something that Spark can compare: a map as its JSON."""
+    """Return a column in a form that Spark can compare: JSON for types with a map."""
     column = named(name)
     return F.to_json(column) if has_map(rows.schema[name].dataType) else column

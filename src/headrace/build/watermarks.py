@@ -1,6 +1,6 @@
 """`metadata.incremental_watermarks`: how far every table has read its inputs, for people and other engines.
 
-The tables themselves know it; this is a copy that can be lost.
+It is a copy of the tables' ledgers and can be lost.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ COLUMNS = (
 def mirror_watermarks(
     catalog: Catalog, settings: Settings, pipeline: Pipeline, entries: Mapping[TableName, BuildLedger]
 ) -> None:
-    """Put a pipeline's watermarks in the place of those that are there: a row for each table and each of its inputs.
+    """Replace a pipeline's watermarks: one row for each table and input.
 
-    `pipeline_name` is the pipeline's and the table's, with its namespace where the pipeline has several of that name.
-    `last_sync_timestamp` is when the newest snapshot that was read was committed.
+    `pipeline_name` has the pipeline's and the table's name, with the namespace if the name is not unique in the pipeline.
+    `last_sync_timestamp` is the commit time of the newest snapshot that was read.
     """
-    short = [each.table.name for each in pipeline.tables]
+    short = [table.table.name for table in pipeline.tables]
     built = {name: entry for name, entry in entries.items() if entry.build_id}
     read = {source for entry in built.values() for source in entry.reads}
     sources = {source: load_table(catalog, TableName.parse(source)) for source in read}
@@ -51,10 +51,10 @@ def mirror_watermarks(
 
     def commit() -> Table:
         table = ensure_table(catalog, WATERMARKS, columns=COLUMNS, location=table_location(settings, WATERMARKS))
-        found = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema()))
+        written = pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema()))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # PyIceberg's, where none of the pipeline's are there yet
-            table.overwrite(found, overwrite_filter=f"pipeline_name LIKE '{pipeline.name}.%'")
+            warnings.simplefilter("ignore", UserWarning)  # PyIceberg warns if there are no rows to replace
+            table.overwrite(written, overwrite_filter=f"pipeline_name LIKE '{pipeline.name}.%'")
         return table
 
     if rows:
@@ -62,12 +62,12 @@ def mirror_watermarks(
 
 
 def _rows(sources: Mapping[str, Table | None], name: str, entry: BuildLedger) -> Sequence[dict[str, object]]:
-    found = []
+    rows = []
     for source, state in entry.reads.items():
         table = sources[source]
         snapshot = table.snapshot_by_id(state.snapshot_id) if table and state.snapshot_id else None
         read_at = snapshot.timestamp_ms * 1000 if snapshot else entry.built_at_us
-        found.append(
+        rows.append(
             {
                 "source_table": source,
                 "pipeline_name": name,
@@ -76,7 +76,7 @@ def _rows(sources: Mapping[str, Table | None], name: str, entry: BuildLedger) ->
                 "updated_at": _moment(entry.built_at_us),
             }
         )
-    return found
+    return rows
 
 
 def _moment(microseconds: int) -> datetime:

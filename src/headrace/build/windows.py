@@ -1,4 +1,4 @@
-"""Rolling windows: which rows a change touches when every row looks back over a length of time."""
+"""Rolling windows: find the rows that a change touches if every row depends on a preceding time window."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _CHANGE = "__change"
 _NEAR = "__near"
 
 _MOST_RANGES = 32
-"""How many ranges of time are read one by one; more are read as one."""
+"""Up to this many time ranges are read separately; more are read as one."""
 
 
 @dataclass(frozen=True)
 class Affected:
-    """`context` are the rows that have to be read: those whose window a change touches, and all that these look back at."""
+    """The rows that a change affects. `context` has the rows whose window a change touches, and all rows in their windows."""
 
     context: Rows
     moments: DataFrame
     window: Window
 
     def choose(self, rows: DataFrame) -> DataFrame:
-        """Return the rows whose window holds a change. The others in the context lack a part of theirs."""
+        """Return the rows whose window contains a change. The windows of other context rows are incomplete."""
         return derive(rows, ("choose", self.window), lambda rows, moments: _choose(rows, moments, self.window), self.moments)
 
 
@@ -54,7 +54,7 @@ def _choose(rows: DataFrame, changed: DataFrame, window: Window) -> DataFrame:
         F.lit(True).alias(_CHANGE),
     )
     both = rows.withColumn(_CHANGE, F.lit(False)).unionByName(moments, allowMissingColumns=True)
-    # The last change up to a row tells, so that each is looked at once, however many there are in a partition.
+    # Comparing each row with the last change before it takes one pass, however many changes a partition has.
     up_to = Over.partitionBy(*(named(name) for name in names), order.isNull()).orderBy(order)
     up_to = up_to.rangeBetween(Over.unboundedPreceding, Over.currentRow)
     last = F.max(F.when(F.col(_CHANGE), order)).over(up_to)
@@ -63,9 +63,9 @@ def _choose(rows: DataFrame, changed: DataFrame, window: Window) -> DataFrame:
 
 
 def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affected:
-    """Return what has to be read so that every row whose window a change touches can be computed again.
+    """Return the rows that are needed to recompute every row whose window a change touches.
 
-    A change at time t touches the rows of its partition from t to t + range, and these look back to t - range.
+    A change at time t touches the rows of its partition from t to t + range, whose windows start at t - range.
     """
     moments = moments_of(changes, window).frame.distinct().persist()
     partition = F.xxhash64(*(F.col(_PARTS.format(index)) for index in range(len(window.partition_by))))
@@ -88,9 +88,9 @@ def touched_windows(rows: DataFrame, changes: ChangeSet, window: Window) -> Affe
 
 
 def window_ranges(moments: pa.Table, window: Window) -> Ranges | None:
-    """Return the times that rows can have whose window a change touches, or that such rows look back at.
+    """Return the time ranges of the rows whose window a change touches, and of the rows in their windows.
 
-    Changes that are close to one another share a range. None where there is no time among the changes.
+    Changes that are close to each other share a range. Return None if no change has a time.
     """
     times = pl.DataFrame(moments.select([window.order_by]))[window.order_by].drop_nulls().unique().sort().to_list()
     if not times:
@@ -110,7 +110,7 @@ def window_ranges(moments: pa.Table, window: Window) -> Ranges | None:
 
 
 def moments_of(changes: ChangeSet, window: Window) -> Rows:
-    """Return the partition and the time of every row that entered or left, under names of their own."""
+    """Return the partition and the time of every row that entered or left, with internal column names."""
     parts = {_PARTS.format(index): name for index, name in enumerate(window.partition_by)}
     return changes.both({**parts, _AT: window.order_by})
 

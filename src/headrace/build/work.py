@@ -1,4 +1,4 @@
-"""What a build of a keyed table has to compute: the rows of the keys that a change touches, and nothing else."""
+"""Determine the work of a keyed table's build: the rows of the touched keys."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 Decide = Callable[["DataFrame", "DataFrame", BatchStats], "DataFrame"]
 
 
-class Settle(Protocol):
-    """Decide which rows a table has of events, as `mark_events` leaves them. With `carry`, omitted values are filled in."""
+class ReduceEvents(Protocol):
+    """Reduce events, as returned by `mark_events`, to the table's rows. With `carry`, omitted values are filled in."""
 
     def __call__(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame: ...
 
 
 @dataclass(frozen=True)
 class ComputedKeys:
-    """Measured rows, and the keys that are touched.
+    """Measured rows, and the touched keys.
 
-    `touched` has the keys and the constant columns. Without it, the keys of the rows themselves are touched, and those in
-    `left`; with `whole`, or where a truncate is among the rows, all keys of the table are.
+    `touched` has the keys and the constant columns. Without it, the keys of the rows and of `left` are touched; with `whole`,
+    or if a truncate is among the rows, all keys of the table are.
     """
 
     measured: Measured
@@ -46,12 +46,11 @@ class ComputedKeys:
 
 @dataclass(frozen=True)
 class Work:
-    """Rows of touched keys, and how these and the old rows of the keys become the new ones.
+    """Rows of touched keys, and the function that computes the keys' new rows from these and the old rows.
 
-    `decide` takes the rows that passed, as `mark_events` leaves them, the table's old rows with `_tombstone`, and a glance at
-    the rows, and returns the rows that the touched keys shall have. With `meets_old`, the old rows compete with the new ones;
-    else these replace them. `again` is the work to do instead where states of a touched key can't be merged, which the computed
-    rows tell.
+    `decide` takes the accepted rows of `mark_events`, the table's old rows with `_tombstone`, and the batch statistics, and
+    returns the new rows of the touched keys. With `meets_old`, the old rows compete with the new ones; otherwise the new rows
+    replace them. `again` returns the alternative work for keys whose states can't be merged, which the computed rows mark.
     """
 
     keys: ComputedKeys
@@ -62,9 +61,9 @@ class Work:
 
 @dataclass(frozen=True)
 class DriverChanges:
-    """What happened to the drivers of a table since its last build.
+    """The changes of a table's drivers since its last build.
 
-    `rows` entered, or a changed lookup touches them (`looked_up`); `left` were removed.
+    `rows` entered a driver, or a changed lookup touches them (`looked_up`); `left` were removed.
     """
 
     sets: Mapping[TableName, ChangeSet]
@@ -79,7 +78,7 @@ class DriverChanges:
 
 
 def driver_changes(inputs: PlannedInputs) -> DriverChanges:
-    """Return the rows of the drivers that an increment has to follow."""
+    """Return the driver rows that an increment must process."""
     drivers = inputs.table.drivers
     sets = {name: inputs.changes(name) for name in drivers if inputs.moved(name)}
     left = {name: changes.left for name, changes in sets.items() if changes.left is not None}
@@ -92,36 +91,36 @@ def driver_changes(inputs: PlannedInputs) -> DriverChanges:
 
 
 def plan_refresh(inputs: PlannedInputs) -> Measured:
-    """Return all rows that the table's file makes of its inputs as they are."""
+    """Return all rows of the table's query on its inputs at the plan's states."""
     rows = run_with_states(inputs, {name: inputs.whole(name) for name in inputs.table.drivers})
     return measure(rows, expectations_of(inputs.table), unshown=inputs.state_columns)
 
 
-def reduce_rows(table: LayerTable, marked: DataFrame, settle: Settle) -> DataFrame:
-    """Return what the table holds of all events that there are, as `mark_events` leaves them."""
-    events, found = split_truncates(table, marked)
-    return settle(table, events, () if found is None else (found,), carry=table.unchanged is not None)
+def reduce_rows(table: LayerTable, marked: DataFrame, reduce_events: ReduceEvents) -> DataFrame:
+    """Reduce all events of a table, as returned by `mark_events`, to the table's rows."""
+    events, truncated = split_truncates(table, marked)
+    return reduce_events(table, events, () if truncated is None else (truncated,), carry=table.unchanged is not None)
 
 
-def recompute(inputs: PlannedInputs, changes: DriverChanges, settle: Settle) -> Work:
-    """Return the work of building all rows of the touched keys again, from the inputs as they are."""
+def recompute(inputs: PlannedInputs, changes: DriverChanges, reduce_events: ReduceEvents) -> Work:
+    """Return the work of recomputing all rows of the touched keys from the inputs."""
     table, keys = inputs.table, recompute_keys(inputs, changes)
     if keys.whole:
-        return Work(keys, lambda rows, *_: reduce_rows(table, rows, settle))
+        return Work(keys, lambda rows, *_: reduce_rows(table, rows, reduce_events))
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
-        events, _found = split_truncates(table, rows)
-        kept = kept_truncates(inputs)
-        return settle(table, events, () if kept is None else (kept,), carry=table.unchanged is not None)
+        events, _ = split_truncates(table, rows)
+        recorded = recorded_truncates(inputs)
+        return reduce_events(table, events, () if recorded is None else (recorded,), carry=table.unchanged is not None)
 
     return Work(keys, decide)
 
 
 def recompute_keys(inputs: PlannedInputs, changes: DriverChanges) -> ComputedKeys:
-    """Return all rows of the touched keys, computed from the inputs as they are; a truncate touches all keys.
+    """Compute all rows of the touched keys from the inputs. A truncate touches all keys.
 
-    The keys that rows which left had, and those of `looked_up` where a lookup decides about them, are found with the lookups
-    as they were: a row may have had another key then, and now none.
+    The keys of removed rows, and of `looked_up` rows if a lookup can affect keys, are computed with the lookups of the last
+    build: a row may have had another key then, and none now.
     """
     table, looked_up = inputs.table, changes.looked_up
     past = moved_lookups(inputs) if looked_up and not driver_decides(table) else ()
@@ -147,10 +146,10 @@ def _find_truncates(inputs: PlannedInputs, drivers: Mapping[TableName, Rows]) ->
     return inputs.once(derive(inputs.run(drivers), "truncates", lambda rows: rows.where(truncates(table))))
 
 
-def kept_truncates(inputs: PlannedInputs) -> DataFrame | None:
-    """Return the truncates that earlier builds kept, or None where there are none."""
+def recorded_truncates(inputs: PlannedInputs) -> DataFrame | None:
+    """Return the truncates that earlier builds recorded, or None if there are none."""
     table, lake, entry = inputs.table, inputs.lake, inputs.plan.entry
     if entry.truncated_at is None:
         return None
     columns = tuple(column for column in lake.columns[table.table] if column.name in truncate_columns(table))
-    return inputs.kept_truncates(columns)
+    return inputs.recorded_truncates(columns)

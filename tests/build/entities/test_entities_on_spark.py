@@ -140,7 +140,7 @@ def test_a_refresh_on_spark_that_dies_is_taken_up_again(
     assert (
         strategy_of(plan.table)
         .describe(plan)
-        .endswith("a refresh runs on Spark: it has 2 rows, and up to 0 are resolved in this process")
+        .endswith("a refresh runs on Spark: it has 2 rows, and up to 0 fit in this process")
     )
 
 

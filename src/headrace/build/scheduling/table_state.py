@@ -1,4 +1,4 @@
-"""One table of a live run: what it has not seen yet, what it builds, and when it may start. Pure logic."""
+"""The state of one table in a live run: unprocessed changes, the running build, and the start time. Pure logic."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from headrace.spec.model.pipeline import TableName
 
 LONG_BUILD_SECONDS = 5.0
-"""A build that has run for so long leaves its worker to others, and downstream tables that are quick don't wait for it."""
+"""A build that runs longer frees its worker for others, and quick downstream tables don't wait for it."""
 
-_PATIENCE_AT_FIRST_SECONDS = 30.0
-"""For how long an upstream build is waited for by a table that this run has not built yet: all builds are slow at first."""
+_FIRST_UPSTREAM_WAIT_SECONDS = 30.0
+"""How long a table that this run has not built yet waits for an upstream build: first builds are slow."""
 
 _COALESCE_SECONDS = 0.5
-"""A table starts at most once in so many seconds, so that the changes of several landing batches share a build."""
+"""The minimum time between two starts of a table, so that one build covers several landing batches."""
 
 _FIRST_PAUSE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 300.0
 _WEIGHT_OF_NEWEST = 0.3
-"""How much the newest build counts in the moving average of what a build takes."""
+"""The weight of the newest build in the moving average of build durations."""
 
 NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes of inputs that a table has not seen yet: when the oldest and the newest of them landed."""
+    """Unprocessed changes of a table's inputs: when the oldest and the newest of them landed."""
 
     oldest: float
     newest: float
@@ -38,7 +38,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class ScheduledTable:
-    """A table with its inputs. Changes of those in `followed` make it due; the others are only looked up."""
+    """A table with its inputs. Changes of `followed` inputs make it due; the others are only looked up."""
 
     name: TableName
     inputs: frozenset[TableName]
@@ -48,9 +48,9 @@ class ScheduledTable:
 
 @dataclass
 class TableState:
-    """What is known of a table while the run goes on.
+    """The state of a table during a run.
 
-    `building` are the changes that its running build has taken. That one counts as a refresh until its plan is known.
+    `building` are the changes that the running build has taken. The build counts as a refresh until its plan is known.
     """
 
     table: ScheduledTable
@@ -67,18 +67,18 @@ class TableState:
 
     @property
     def rests_until(self) -> float:
-        """Until when the table leaves its changes unseen, because its lag allows that or because it failed."""
+        """Until when the table delays its build, because its lag allows it or because it backs off after a failure."""
         lag = 0.0 if self.at_once or not self.is_built else self.table.target_lag or 0.0
         oldest = self.unseen.oldest if self.unseen else NEVER
         return max(self.retry_at, oldest + max(0.0, lag - (self.seconds or 0.0)))
 
     @property
     def ready_at(self) -> float:
-        """When the table may start, as far as it depends on itself."""
+        """When the table may start, without regard to other tables."""
         return max(self.rests_until, self.started_at + _COALESCE_SECONDS)
 
     def is_coming(self, now: float) -> bool:
-        """Return whether the table is built now or as soon as others let it."""
+        """Return whether the table is building, or will as soon as other tables allow it."""
         return self.building is not None or (self.unseen is not None and self.rests_until <= now)
 
     @property
@@ -86,43 +86,43 @@ class TableState:
         return self.seconds is not None and self.seconds < LONG_BUILD_SECONDS
 
     @property
-    def retry_policy(self) -> float:
-        """For how many seconds of its build an upstream table is waited for: the more a second build of this one would cost."""
-        return _PATIENCE_AT_FIRST_SECONDS if self.seconds is None else max(LONG_BUILD_SECONDS, 2 * self.seconds)
+    def upstream_wait(self) -> float:
+        """How many seconds the table waits for an upstream build: longer if a second build of this table would cost more."""
+        return _FIRST_UPSTREAM_WAIT_SECONDS if self.seconds is None else max(LONG_BUILD_SECONDS, 2 * self.seconds)
 
     def runs_since(self, now: float, seconds: float = LONG_BUILD_SECONDS) -> bool:
-        """Return whether a build of the table has run for so long."""
+        """Return whether the running build has taken at least `seconds`."""
         return self.building is not None and now - self.started_at >= seconds
 
     def owes(self, oldest: float) -> bool:
-        """Return whether the table has yet to build changes that are at least as old as `oldest`."""
+        """Return whether the table still has to build changes at least as old as `oldest`."""
         return any(changes is not None and changes.oldest <= oldest for changes in (self.unseen, self.building))
 
     def start(self, now: float) -> None:
-        """Take all that is unseen."""
+        """Start a build of all unprocessed changes."""
         self.building, self.unseen, self.at_once = self.unseen, None, False
         self.started_at, self.is_refresh = now, True
 
     def succeed(self, *, seconds: float | None, rest_since: float | None = None) -> Changes:
-        """Return the changes that the table has now seen: not those from `rest_since` on, which the build has left."""
-        seen = self._end()
+        """End a successful build and return the processed changes: the ones before `rest_since`, if the build left a rest."""
+        processed = self._end()
         if rest_since is not None:
-            self.mark(Changes(max(seen.oldest, rest_since), seen.newest), at_once=False)
-            seen = Changes(seen.oldest, min(seen.newest, rest_since))
+            self.mark(Changes(max(processed.oldest, rest_since), processed.newest), at_once=False)
+            processed = Changes(processed.oldest, min(processed.newest, rest_since))
         self.is_built = True
         self.pause, self.retry_at = 0.0, NEVER
-        self.newest = max(self.newest, seen.newest)
+        self.newest = max(self.newest, processed.newest)
         if seconds is not None:
             before = seconds if self.seconds is None else self.seconds
             self.seconds = before + _WEIGHT_OF_NEWEST * (seconds - before)
-        return seen
+        return processed
 
     def put_back(self) -> None:
-        """Leave what the build took unseen, to be built as soon as possible."""
+        """Put the changes of the running build back, to be built as soon as possible."""
         self.mark(self._end(), at_once=True)
 
     def back_off(self, now: float) -> None:
-        """Wait after a failure, longer each time."""
+        """Back off after a failure, longer each time."""
         self.put_back()
         self.pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self.pause * 2))
         self.retry_at = now + self.pause

@@ -1,1 +1,1 @@
-"""How tables are built: one strategy for each kind."""
+"""Build strategies: one for each kind of table."""

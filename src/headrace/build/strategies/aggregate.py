@@ -1,4 +1,4 @@
-"""Add changed rows to the stored states of their keys, or compute the touched keys again."""
+"""Build aggregates: add changed rows to the stored states of their keys, or recompute the touched keys."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW_ROWS_OF_KEYS = 5_000
-"""How many rows of drivers a small build of an aggregate reads rather than merge states."""
+"""A small build recomputes keys with at most this many driver rows instead of merging states."""
 
 _HAVING = re.compile(r"\bhaving\b", re.IGNORECASE)
 
 
 class Aggregate(IncrementalStrategy):
-    """Every row is computed from all rows of the drivers that have its key."""
+    """Computes every row from all driver rows with its key."""
 
     def describe(self, plan: TablePlan) -> str:
-        """Return how the table is kept up to date. Only a build knows types, and stores states where these allow it."""
+        """Describe the builds. Only a build knows the types, which determine whether states are stored."""
         may_add = plan.has_states or not plan.entry.build_id
         if may_add and not isinstance(decompose(plan.table), Recomputed):
-            return "adds changed rows to the stored states of their keys; keys with few rows are computed again from these"
-        return "computes touched keys again, from all rows of its drivers that have them"
+            return "adds changed rows to the stored states of their keys; recomputes keys with few rows"
+        return "recomputes touched keys from all of their driver rows"
 
     def check_query(
         self, spark: SparkSession, table: LayerTable, columns: Mapping[TableName, Sequence[Column]]
     ) -> SpecError | None:
-        """Return the error for a HAVING over values whose states can't be stored: its keys would have to be recomputed."""
+        """Return the error for a HAVING over values without storable states: a build could not recompute hidden keys."""
         if not isinstance(table.source, Query) or not _HAVING.search(table.source.text):
             return None
         shape, algebra = decompose(table), find_algebra(spark, table, columns)
         if isinstance(shape, Decomposition) and shape.having and isinstance(algebra, Recomputed):
             return table.error(
-                f"HAVING hides keys from a build that recomputes them, and they can't be added up: {algebra.reason}",
+                f"HAVING is not supported, because the table's keys must be recomputed: {algebra.reason}",
                 at="keys",
-                fix="Filter in the table that reads this one, or write kind: full",
+                fix="Filter in a downstream table, or set kind: full",
             )
         return None
 
@@ -75,24 +75,24 @@ class Aggregate(IncrementalStrategy):
         changes = driver_changes(inputs)
         if inputs.algebra and not any(map(inputs.moved, inputs.table.follows)):
             if _have_few_rows(inputs, changes):
-                with suppress(NotLocalError):  # keys that have far more rows than the average
-                    return recompute(inputs, changes, self.settle)
+                with suppress(NotLocalError):  # keys with far more rows than the average
+                    return recompute(inputs, changes, self.reduce_events)
             merged = merge_changes(inputs, inputs.algebra, changes.sets)
             if merged is not None:
-                expectations, unshown = expectations_of(inputs.table), inputs.state_columns
-                measured = measure(merged.rows, expectations, hidden=(REDO,), unshown=unshown)
+                expectations, hidden = expectations_of(inputs.table), inputs.state_columns
+                measured = measure(merged.rows, expectations, hidden=(REDO,), unshown=hidden)
                 return Work(
                     ComputedKeys(measured, merged.touched),
                     lambda rows, *_: rows,
-                    again=lambda: recompute(inputs, changes, self.settle),
+                    again=lambda: recompute(inputs, changes, self.reduce_events),
                 )
-        return recompute(inputs, changes, self.settle)
+        return recompute(inputs, changes, self.reduce_events)
 
 
 def _have_few_rows(inputs: PlannedInputs, changes: DriverChanges) -> bool:
-    """Return whether the keys that few changed rows touch have few rows, by the averages that metadata tells.
+    """Return whether the touched keys have few rows, estimated with the average from metadata.
 
-    Then one query over these rows costs less than the queries that compute, merge and read states.
+    If so, one query over these rows costs less than the queries that compute, merge and read states.
     """
     plan = inputs.plan
     counts = [rows.arrow.num_rows for rows in changes.rows.values() if isinstance(rows, LocalRows)]
@@ -101,16 +101,16 @@ def _have_few_rows(inputs: PlannedInputs, changes: DriverChanges) -> bool:
 
 
 def _read_by_keys(read: Read, table: LayerTable, known: StoredColumns) -> Read:
-    """Return the read with the columns of a driver by which rows of touched keys are found, or why they can't be."""
+    """Return the read with the driver's lookup columns for touched keys, or the reason why there are none."""
     keys = driver_keys(known, table, read.table)
-    times = {source.columns[0]: _time_in_words(source) for source in time_keys(known, table, read.table)}
+    times = {source.columns[0]: _describe_time(source) for source in time_keys(known, table, read.table)}
     columns = {**keys, **times}
     if not isinstance(table.source, Query):
-        return replace(read, whole="a Python function may read any row of it")
+        return replace(read, whole="a Python function may read any of its rows")
     if not columns:
-        return replace(read, whole="no column of it is a key as it stands, or a time that is cut to one")
+        return replace(read, whole="no key is one of its plain columns or a truncated time")
     return replace(read, columns=tuple(columns), values=f"the touched {', '.join(columns.values())}")
 
 
-def _time_in_words(source: KeySource) -> str:
+def _describe_time(source: KeySource) -> str:
     return f"{source.key} (the {(source.unit or '').lower()} of {source.columns[0]})"

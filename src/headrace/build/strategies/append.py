@@ -1,4 +1,4 @@
-"""Add what the new rows of the drivers become."""
+"""Build append tables: run the query on new driver rows, and append the result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FILES_OF_APPEND = 2
 
 
 class Append(IncrementalStrategy):
-    """Rows are added, and never change."""
+    """Appends rows, which never change."""
 
     def describe(self, plan: TablePlan) -> str:
-        return "adds what new rows of its drivers become"
+        return "appends the query's rows for new driver rows"
 
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
         table = inputs.table

@@ -19,7 +19,7 @@ from headrace.build.entities.index import Stored
 from headrace.build.entities.records import newest, normalised, rules_of
 from headrace.build.entities.scoring import splink_score
 from headrace.build.entities.training import choose_weights
-from headrace.build.keeping import keep_before
+from headrace.build.keeping import record_replaced
 from headrace.build.lake import Lake
 from headrace.build.local_inputs import LocalInputs
 from headrace.build.plan import TablePlan
@@ -44,29 +44,29 @@ if TYPE_CHECKING:
 
 
 MOST_IN_PROCESS = 3_000_000
-"""How many rows are resolved in this process: of the table, and in a refresh of its drivers.
+"""The maximum number of rows resolved in this process: of the table and, for a refresh, of its drivers.
 
-A refresh holds about a kilobyte for each, so these are about 3 GB. For 300,000 rows Spark
-took ten times the CPU of one process, so it takes over where memory ends: executors may be many.
+A refresh needs about a kilobyte for each row, so this is about 3 GB. For 300,000 rows Spark took ten times the CPU of one
+process, so it is only used for tables that don't fit into memory.
 """
 
 
 def refreshes_on_spark(plan: TablePlan) -> bool:
-    """Return whether a refresh has too many rows for this process, as far as metadata tells."""
+    """Return whether a refresh has too many rows for this process, according to metadata."""
     return max(plan.driver_rows, plan.rows) > MOST_IN_PROCESS
 
 
 class Entities(Strategy):
-    """Rows are records, each with the entity that it belongs to."""
+    """Resolves records to entities."""
 
-    can_rescale = False  # its files are written as Arrow, in the columns that the table has
+    can_rescale = False  # files are written as Arrow, with the table's existing columns
 
     def describe(self, plan: TablePlan) -> str:
         rows = max(plan.driver_rows, plan.rows)
         where = "on Spark" if refreshes_on_spark(plan) else "in this process"
         return (
-            "resolves the entities again that a changed record belongs to or shares a value with; a refresh runs "
-            f"{where}: it has {rows:,} rows, and up to {MOST_IN_PROCESS:,} are resolved in this process"
+            "resolves the entities that changed records belong to or share a value with; a refresh runs "
+            f"{where}: it has {rows:,} rows, and up to {MOST_IN_PROCESS:,} fit in this process"
         )
 
     def refresh_instead(self, plan: TablePlan) -> str:
@@ -84,7 +84,7 @@ class Entities(Strategy):
         inputs.table.check_extras()
         if inputs.plan.action == "refresh" and refreshes_on_spark(inputs.plan):
             if isinstance(inputs, LocalInputs):
-                raise NotLocalError("the table has more rows than are resolved in this process")
+                raise NotLocalError("the table has more rows than fit in this process")
             return refresh_on_spark(inputs, build_id)
         return _resolve(inputs, build_id)
 
@@ -93,12 +93,12 @@ def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
     """Resolve records, all or the new ones, with the entities that they touch."""
     lake, table = inputs.lake, inputs.table
     own = lake.catalog.load_table(str(table.table))
-    files = lake.files.of(own, None)  # first: it raises where rows can't be deleted from here
+    files = lake.files.of(own, None)  # first: it raises if rows can't be deleted in this process
     arrived = rows_to_resolve(inputs)
     stored = Stored(own, files, lake.read_files)
-    is_anew = inputs.plan.action == "refresh"
+    is_refresh = inputs.plan.action == "refresh"
     weights = inputs.plan.entry.weights
-    if is_anew:
+    if is_refresh:
         records = newest(normalised(table, arrived.rows), keys=table.keys, sequence_by=table.sequence_by)
         trains = table.fuzzy if table.fuzzy and table.fuzzy.train else None
         weights = choose_weights(records, trains, keys=table.keys, version=build_id) if trains else None
@@ -128,16 +128,16 @@ def _resolve(inputs: PlannedInputs, build_id: int) -> StagedBuild:
         written_bytes=sum(file.file_size_in_bytes for file in (*delta.added, *delta.deletes)),
     )
     removed = False
-    if not is_anew:
+    if not is_refresh:
         before = change.before.with_columns(pl.lit(False).alias(DELETED))
-        removed = keep_before(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
+        removed = record_replaced(inputs, merged, before.to_arrow(compat_level=pl.CompatLevel.oldest()), build_id)
     refused = () if arrived.refused is None else refuse_rows(inputs, arrived.refused, arrived.results, build_id)
     result = merged_build(merged, arrived.processed, arrived.results, refused)
     return replace(result, removed=removed, largest_entity=change.largest_entity, weights=weights)
 
 
 def _stage_files(lake: Lake, own: Table, files: Sequence[LiveFile], change: EntityRows) -> RowDelta:
-    """Stage a file of the new rows, position deletes of the old ones, and the files that leave."""
+    """Stage files with the new rows, position deletes of the old ones, and the removal of rewritten files."""
     by_path = {file.path: file for file in files}
     replaced = [by_path[path] for path in change.replaced]
     deletes = stage_position_deletes(own, [(by_path[path].task, rows) for path, rows in change.deleted.items()])
@@ -152,12 +152,12 @@ def _stage_files(lake: Lake, own: Table, files: Sequence[LiveFile], change: Enti
 
 @contextmanager
 def _open_stored(inputs: PlannedInputs, stored: Stored) -> Iterator[Stored]:
-    """Yield the table's records while the block runs: in this process, or looked up by Spark where they are too many."""
+    """Yield the table's stored records for the block: in this process, or looked up by Spark if there are too many."""
     lake, plan = inputs.lake, inputs.plan
     if plan.rows <= MOST_IN_PROCESS:
         yield stored
         return
-    # The change may be small, and its session one that compiles nothing; the table is not.
+    # A small change uses a session without code generation, but the table is large.
     session = open_spark_catalog(lake.spark, lake.settings) if inputs.changes_few else lake.spark
     java_table = load_java_table(session, plan.table.table)
     files = plan_files(java_table, snapshot_id=stored.table.metadata.current_snapshot_id)

@@ -1,4 +1,4 @@
-"""Compute the rows again whose window a change touches."""
+"""Build features: recompute the rows whose window a change touches."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from headrace.spec.model.pipeline import Pipeline
 
 
 class Features(IncrementalStrategy):
-    """Every row looks back at the rows of its partition over a length of time."""
+    """Computes every row from the preceding rows of its partition within a time window."""
 
     def describe(self, plan: TablePlan) -> str:
-        return "computes the rows again whose window a change touches"
+        return "recomputes the rows whose window a change touches"
 
     def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
         window = _window(plan.table)
         columns = (*window.partition_by, window.order_by)
-        return replace(read, columns=columns, values=f"those of changed rows, {window.seconds:g} s around them")
+        return replace(read, columns=columns, values=f"the changed rows' values, within {window.seconds:g} s")
 
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
         table, driver = inputs.table, inputs.table.drivers[0]
@@ -34,10 +34,10 @@ class Features(IncrementalStrategy):
         rows = affected.choose(inputs.run({driver: affected.context}))
         gone = None if changes.left is None else inputs.keys({driver: changes.left})
         keys = ComputedKeys(measure(rows, table.expectations), left=gone)
-        work = Work(keys, lambda rows, *_: self.settle(table, rows, (), carry=False))
+        work = Work(keys, lambda rows, *_: self.reduce_events(table, rows, (), carry=False))
         return merge_keys(inputs, work, build_id)
 
 
 def _window(table: LayerTable) -> Window:
-    assert table.window is not None  # the settings' reader requires it of this kind
+    assert table.window is not None  # the spec loader requires it for this kind
     return table.window

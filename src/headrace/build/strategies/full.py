@@ -1,4 +1,4 @@
-"""Write all rows again whenever an input has moved."""
+"""Build full tables: refresh them whenever an input changes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headrace.spec.model.types import Column
 
 
 class Full(Strategy):
-    """Every build is a refresh."""
+    """Refreshes the table in every build."""
 
     def describe(self, plan: TablePlan) -> str:
-        return "writes all rows again whenever an input has moved"
+        return "rewrites all rows whenever an input changes"
 
     def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
         return replace(read, whole="its kind is full")

@@ -1,4 +1,4 @@
-"""Keep every version of a key."""
+"""Build histories: keep every version of a key."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class History(MergedEvents):
-    """A key has a row for every event that is no deletion; a deletion or a truncate ends a version."""
+    """Keeps a row for every event of a key except deletes; a delete or a truncate ends a version."""
 
     version_columns = HISTORY_COLUMNS
 
     def describe(self, plan: TablePlan) -> str:
-        return "keeps every version of a key: new events are merged with the versions that are there"
+        return "keeps every version of a key: merges new events with the existing versions"
 
     def readable_columns(self, table: LayerTable, rows: DataFrame, columns: tuple[Column, ...]) -> tuple[Column, ...]:
         time = next(column.type for column in columns if column.name == table.versioned_by)
@@ -33,11 +33,11 @@ class History(MergedEvents):
     def events_of_rows(self, table: LayerTable, rows: DataFrame) -> DataFrame:
         return own_events(table, rows)
 
-    def needs_kept(self, older: int) -> bool:
-        return True  # they are the ends of versions
+    def needs_recorded(self, older: int) -> bool:
+        return True  # they end versions
 
-    def settle(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
-        """Return the versions of each key."""
+    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+        """Reduce events to the versions of each key."""
         events = newest_of_keys(events, keys=table.row_key, sequence_by=table.sequence_by)
         events = with_epochs(table, events, truncates)
         events = carry_values(table, events) if carry else events

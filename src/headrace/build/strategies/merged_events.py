@@ -1,4 +1,4 @@
-"""Merge new events with the rows that a table has, as if all had come at once: what upserts and histories share."""
+"""Merge new events with a table's rows as if all had arrived at once: the common part of upserts and histories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.build.planned_inputs import PlannedInputs
 from headrace.build.removed import DELETED
 from headrace.build.staged_build import StagedBuild
 from headrace.build.strategies.strategy import IncrementalStrategy
-from headrace.build.work import ComputedKeys, Decide, Work, driver_changes, kept_truncates, recompute
+from headrace.build.work import ComputedKeys, Decide, Work, driver_changes, recompute, recorded_truncates
 from headrace.quality.expectations import measure
 from headrace.spec.model.layers import LayerTable
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class MergedEvents(IncrementalStrategy):
-    """Rows are events of keys, in the order of `sequence_by`: values, deletions and truncates.
+    """Builds tables from events of keys in the order of `sequence_by`: upserts, deletes and truncates.
 
-    `settle` adds the `version_columns` to events.
+    `reduce_events` adds the `version_columns` to events.
     """
 
     version_columns: ClassVar[tuple[str, ...]] = ()
@@ -34,24 +34,25 @@ class MergedEvents(IncrementalStrategy):
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
         table, changes = inputs.table, driver_changes(inputs)
         if not changes.only_new or table.untracked or table.computes_whole_keys:
-            return merge_keys(inputs, recompute(inputs, changes, self.settle), build_id)
+            return merge_keys(inputs, recompute(inputs, changes, self.reduce_events), build_id)
         rows = measure(inputs.run(changes.rows), expectations_of(table))
         return merge_keys(inputs, Work(ComputedKeys(rows), self._decide(inputs), meets_old=True), build_id)
 
     @abstractmethod
     def events_of_rows(self, table: LayerTable, rows: DataFrame) -> DataFrame:
-        """Return the table's rows (with `_tombstone`) as the events that made them, without the values that these omitted."""
+        """Return the table's rows (with `_tombstone`) as their original events, without the values that these omitted."""
 
     @abstractmethod
-    def needs_kept(self, older: int) -> bool:
-        """Return whether deletions or truncates that were kept can change anything; `older` events may come before them."""
+    def needs_recorded(self, older: int) -> bool:
+        """Return whether recorded deletes or truncates can affect the build; `older` events may precede them."""
 
     def _decide(self, inputs: PlannedInputs) -> Decide:
         table, entry = inputs.table, inputs.plan.entry
-        columns = tuple(each for each in inputs.lake.columns[table.table] if each.name not in self.version_columns)
+        own = self.version_columns
+        columns = tuple(column for column in inputs.lake.columns[table.table] if column.name not in own)
 
         def decide(rows: DataFrame, old: DataFrame, batch_stats: BatchStats) -> DataFrame:
-            rows, found = split_truncates(table, rows)
+            rows, truncated = split_truncates(table, rows)
             carry = table.unchanged is not None and (batch_stats.omitted + entry.rows_carried) > 0
             old = old.drop(*self.version_columns)
             if carry:
@@ -60,12 +61,12 @@ class MergedEvents(IncrementalStrategy):
                 events = without_carried(rows, like=old).unionByName(old)
             else:
                 events = rows.unionByName(old)
-            if table.apply_as_deletes and (self.needs_kept(batch_stats.before_deletes) or not entry.knows_deletes):
-                deletes = inputs.kept_deletes(columns, keys=events if batch_stats.truncates else rows)
+            if table.apply_as_deletes and (self.needs_recorded(batch_stats.before_deletes) or not entry.knows_deletes):
+                deletes = inputs.recorded_deletes(columns, keys=events if batch_stats.truncates else rows)
                 if deletes is not None:
                     events = events.unionByName(deletes.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
-            kept = kept_truncates(inputs) if self.needs_kept(batch_stats.before_truncates) else None
-            every = (found if batch_stats.truncates else None, kept)
-            return self.settle(table, events, tuple(each for each in every if each is not None), carry=carry)
+            recorded = recorded_truncates(inputs) if self.needs_recorded(batch_stats.before_truncates) else None
+            truncates = (truncated if batch_stats.truncates else None, recorded)
+            return self.reduce_events(table, events, tuple(rows for rows in truncates if rows is not None), carry=carry)
 
         return decide

@@ -1,4 +1,4 @@
-"""Which strategy builds a table."""
+"""The strategy of each kind of table."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ _STRATEGIES: Mapping[Kind, Strategy] = MappingProxyType(
 
 
 def strategy_of(table: LayerTable) -> Strategy:
-    """Return how a table of this kind is built."""
+    """Return the strategy that builds a table."""
     return _STRATEGIES[table.kind]

@@ -1,7 +1,6 @@
-"""What every kind of table has to say of its builds: the interface of strategies.
+"""The interface of build strategies, one for each kind of table.
 
-A strategy has no state: all that it works on is passed in. `spec/model/kinds.py` has what is known of a kind without an
-engine.
+A strategy has no state. `spec/model/kinds.py` has the properties of a kind that don't depend on an engine.
 """
 
 from __future__ import annotations
@@ -29,62 +28,62 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """How tables of one kind are built.
+    """Builds tables of one kind.
 
-    `can_rescale` says whether a refresh can give a decimal another scale.
+    `can_rescale` tells whether a refresh can change the scale of a decimal.
     """
 
     can_rescale: ClassVar[bool] = True
 
     @abstractmethod
     def describe(self, plan: TablePlan) -> str:
-        """Return how the table is kept up to date, for `headrace plan --explain`."""
+        """Describe how the table is built, for `headrace plan --explain`."""
 
     @abstractmethod
     def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
-        """Compute and stage what the plan says: an increment, or a refresh that gives `rescaled` columns their new types."""
+        """Compute and stage the planned build: an increment, or a refresh, which gives `rescaled` columns their new types."""
 
     def refresh_instead(self, plan: TablePlan) -> str:
-        """Return why a planned increment has to be a refresh; empty where it hasn't."""
+        """Return the reason why a planned increment must be a refresh, or an empty text."""
         return ""
 
     def check_query(
         self, spark: SparkSession, table: LayerTable, columns: Mapping[TableName, Sequence[Column]]
     ) -> SpecError | None:
-        """Return why tables of this kind can't have such a query, or None. `columns` are those of the inputs, by table."""
+        """Return the error if this kind does not support the query, or None. `columns` are the inputs' columns by table."""
         return None
 
     def readable_columns(self, table: LayerTable, rows: DataFrame, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-        """Return the columns that readers see, given those of the query without `except_column_list`.
+        """Return the columns that readers see, from the query's columns without `except_column_list`.
 
-        `rows` is the query on empty inputs. Raises a SpecError for a column that tables of this kind can't have.
+        `rows` is the query on empty inputs. Raises SpecError for a column that this kind does not support.
         """
         return columns
 
     def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
-        """Return what an increment reads of a driver besides its changed rows."""
+        """Return an increment's read of a driver beyond its changed rows."""
         return read
 
-    def settle(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
-        """Return the rows that the table has of these: all, or the only one of each key.
+    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+        """Reduce events to the table's rows: all of them, or the only row of each key.
 
         `truncates` and `carry` are for kinds whose rows are events.
         """
         return one_of_keys(events, keys=table.keys) if table.keys else events
 
     def refresh(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
-        """Stage all rows again, in place of the old ones."""
+        """Stage a refresh, which replaces all rows."""
         if isinstance(inputs, LocalInputs):
-            return refresh_few(inputs, build_id, settle=self.settle)
-        return refresh(inputs, build_id, settle=self.settle, rescaled=rescaled)
+            return refresh_few(inputs, build_id, reduce_events=self.reduce_events)
+        return refresh(inputs, build_id, reduce_events=self.reduce_events, rescaled=rescaled)
 
 
 class IncrementalStrategy(Strategy):
-    """How tables are built whose increments write only what changes."""
+    """Builds tables whose increments write only changes."""
 
     @abstractmethod
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
-        """Stage what changes of the table, given what changed of its inputs."""
+        """Stage the table's changes from the changes of its inputs."""
 
     def stage(self, inputs: PlannedInputs, build_id: int, *, rescaled: tuple[Column, ...] = ()) -> StagedBuild:
         if inputs.plan.action == "refresh":

@@ -1,4 +1,4 @@
-"""Keep the newest row of each key."""
+"""Build upserts: keep the newest row of each key."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Upsert(MergedEvents):
-    """A key has one row: its newest event, unless that deletes it."""
+    """Keeps one row for each key: its newest event, unless that is a delete."""
 
     def describe(self, plan: TablePlan) -> str:
-        return "keeps the newest row of each key: new events are merged with the rows that are there"
+        return "keeps the newest row of each key: merges new events with the existing rows"
 
     def events_of_rows(self, table: LayerTable, rows: DataFrame) -> DataFrame:
         return events_of_newest(table, rows)
 
-    def needs_kept(self, older: int) -> bool:
+    def needs_recorded(self, older: int) -> bool:
         return older > 0
 
-    def settle(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
-        """Return the newest row of each key. What a truncate took away is not among them, not even as a deletion."""
+    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+        """Reduce events to the newest row of each key. Truncated rows are omitted, even as deletes."""
         if truncates:
             events = with_epochs(table, events, truncates)
         if carry:
