@@ -271,7 +271,7 @@ def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: P
     layer_lake.land(events(1))
     (outcome,) = build(layer_lake.lake)
     assert isinstance(outcome.error, ServiceError)
-    assert outcome.error.what == "Spark has died"
+    assert outcome.error.what == "Spark ended unexpectedly"
 
 
 def test_refused_rows_keep_microseconds(spark: SparkSession) -> None:

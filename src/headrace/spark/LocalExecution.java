@@ -43,12 +43,12 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
 /**
- * Runs a physical plan over few rows in the calling thread. A Spark job costs more than such rows do: its closures are cleaned,
- * serialized and sent to a task, and every broadcast is a job of its own. The operators are Spark's own, and get the task context
- * that a job would give them.
+ * Runs a physical plan over few rows in the calling thread. A Spark job would cost more than the rows: its closures are cleaned,
+ * serialized and sent to a task, and every broadcast is a separate job. The operators are Spark's own, with the same task context as
+ * in a job.
  */
 public class LocalExecution {
-    /** Operators that only read the partitions of their children. Any other needs a job. */
+    /** Operators that only read the partitions of their children. All others need a job. */
     private static final Set LOCAL = new HashSet(Arrays.asList(new String[] {
         "BroadcastHashJoinExec", "BroadcastNestedLoopJoinExec", "CartesianProductExec", "CoalesceExec", "ExpandExec", "FilterExec",
         "GenerateExec", "GlobalLimitExec", "HashAggregateExec", "InputAdapter", "LocalLimitExec", "LocalTableScanExec",
@@ -56,17 +56,17 @@ public class LocalExecution {
         "SortExec", "SortMergeJoinExec", "UnionExec", "WholeStageCodegenExec", "WindowExec", "WindowGroupLimitExec"
     }));
 
-    /** Operators that shuffle their child by themselves, unless it has one partition. */
+    /** Operators that shuffle their child internally, unless it has one partition. */
     private static final Set LOCAL_IN_ONE_PARTITION =
         new HashSet(Arrays.asList(new String[] {"CollectLimitExec", "TakeOrderedAndProjectExec"}));
 
-    /** As by default in Spark. */
+    /** Spark's default. */
     private static final long ROWS_PER_BATCH = 10000L;
 
-    /** Ids of tasks, by which Spark shares out memory. Those of jobs go up from 0; -1 and -1024 mean threads without a task. */
+    /** Task ids, by which Spark allocates memory. Ids of jobs count up from 0; -1 and -1024 mean threads without a task. */
     private static final AtomicLong LAST_TASK = new AtomicLong(-1000000L);
 
-    /** Return the plan in a form that `writeArrow` runs, or null where it needs jobs. */
+    /** Return the plan in the form that `writeArrow` runs, or null if it needs jobs. */
     public static SparkPlan localForm(SparkPlan plan) {
         return localForm(plan, new IdentityHashMap());
     }
@@ -121,7 +121,7 @@ public class LocalExecution {
         }
     }
 
-    /** What is done with the rows of each partition of a plan. */
+    /** Consumes the rows of each partition of a plan. */
     private abstract static class Reader {
         public void read(SparkPlan plan, SparkSession session) throws Throwable {
             RDD rows = plan.execute();
@@ -186,7 +186,7 @@ public class LocalExecution {
         }
     }
 
-    /** Return the settings that operators read from their task, as a job would pass them on. */
+    /** Return the settings that operators read from their task, as in a job. */
     private static Properties settingsOf(SparkSession session) {
         Properties settings = new Properties();
         Iterator each = session.sessionState().conf().getAllConfs().iterator();
@@ -197,20 +197,20 @@ public class LocalExecution {
         return settings;
     }
 
-    /** End the process where its heap is full, as Spark does when that happens to a task: nothing in it can be relied on. */
+    /** End the process if its heap is full, as Spark does for a task: its state is no longer reliable. */
     private static void endIfOutOfMemory(Throwable failure) {
         if (failure instanceof OutOfMemoryError && !(failure instanceof SparkOutOfMemoryError)) {
             new SparkUncaughtExceptionHandler(true).uncaughtException(Thread.currentThread(), failure);
         }
     }
 
-    /** Puts all rows of its child into one partition, which is what a shuffle into one does. */
+    /** Puts all rows of its child into one partition, like a shuffle into one partition. */
     public static class LocalShuffle extends ShuffleExchangeExec {
         public LocalShuffle(Partitioning partitioning, SparkPlan child, ShuffleOrigin origin, Option size) {
             super(partitioning, child, origin, size);
         }
 
-        /** Spark keeps an operator of a plan where an equal one is put in its place. */
+        /** Spark does not replace an operator of a plan with an equal one. */
         public boolean equals(Object other) {
             return this == other;
         }
@@ -228,7 +228,7 @@ public class LocalExecution {
         }
     }
 
-    /** A broadcast whose child is computed in the calling thread, by `evaluated`, and which is sent nowhere. */
+    /** A broadcast whose child is computed in the calling thread, by `evaluated`, and that is not sent to executors. */
     public static class LocalBroadcast extends BroadcastExchangeExec {
         private final transient Broadcast held;
 
@@ -237,7 +237,7 @@ public class LocalExecution {
             this.held = held;
         }
 
-        /** Spark keeps an operator of a plan where an equal one is put in its place. */
+        /** Spark does not replace an operator of a plan with an equal one. */
         public boolean equals(Object other) {
             return this == other;
         }
@@ -246,7 +246,7 @@ public class LocalExecution {
             return System.identityHashCode(this);
         }
 
-        /** Compute the rows. The result no longer has the child's plan, which Spark would serialize with every join that reads it. */
+        /** Compute the rows. The result drops the child's plan, which Spark would serialize with every join that reads it. */
         public LocalBroadcast evaluated(SparkSession session) throws Throwable {
             SparkPlan child = (SparkPlan) this.child();
             Copies copies = new Copies();
@@ -268,7 +268,7 @@ public class LocalExecution {
         }
     }
 
-    /** A value that stays in this process. Spark serializes the closures of joins to see if it could, so the value is left out. */
+    /** A value that stays in this process. Spark test-serializes the closures of joins, so serialization skips the value. */
     public static class Held extends Broadcast {
         private final transient Object kept;
 

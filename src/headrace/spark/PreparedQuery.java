@@ -40,18 +40,18 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * A query that was planned once on placeholders. Each run puts rows in their place, in a copy of the physical plan.
+ * A query that is planned once on placeholders. Each run substitutes rows for them in a copy of the physical plan.
  *
- * A query that reads the clock, or has a query inside an expression, is analysed once and planned for each run: its physical plan
- * holds the time, or the result of the inner query.
+ * A query that reads the clock, or has a scalar subquery, is analysed once and planned for each run: its physical plan contains the
+ * time, or the result of the subquery.
  */
 public class PreparedQuery {
-    /** What the planner takes a placeholder to hold: so few rows that Spark broadcasts them in a join. */
+    /** The row count that the planner assumes for a placeholder: so few rows that Spark broadcasts them in a join. */
     private static final long PLANNED_BYTES = 100000L;
 
     /**
-     * How many rows a relation has at most if its broadcast is kept for the next run: as many as a small lookup, which a build
-     * gives to Spark once. Larger relations are new ones in each build, and would only be held in memory.
+     * The maximum number of rows of a relation whose broadcast is cached for the next run: the size of a small lookup, which builds
+     * pass to Spark once. Larger relations differ in each build, and caching them would waste memory.
      */
     private static final int MOST_KEPT_ROWS = 2000;
 
@@ -64,10 +64,10 @@ public class PreparedQuery {
     private Encoder encoder;
     private final ArrayList placeholders = new ArrayList();
 
-    /** For each broadcast of the plan: the rows that it last read, and its copy that has sent them. */
+    /** For each broadcast of the plan: the rows that it last read, and its copy that has broadcast them. */
     private final Map broadcasts = new IdentityHashMap();
 
-    /** Return a relation of a schema that has no rows of its own. */
+    /** Return a placeholder relation with this schema and no rows. */
     public Dataset placeholder(SparkSession session, String schema) {
         Seq output = (Seq) (Object) DataTypeUtils.toAttributes((StructType) DataType.fromJson(schema));
         Statistics few = new Statistics(
@@ -80,12 +80,12 @@ public class PreparedQuery {
         return Dataset.ofRows(session, leaf);
     }
 
-    /** Return the id of the placeholder that a relation is. */
+    /** Return the id of a placeholder relation. */
     public int idOf(Dataset relation) {
         return ((LogicalRDD) relation.logicalPlan()).rdd().id();
     }
 
-    /** Return a frame's query, planned. */
+    /** Plan a frame's query. */
     public PreparedQuery prepare(Dataset frame) {
         QueryExecution execution = frame.queryExecution();
         PreparedQuery prepared = new PreparedQuery();
@@ -134,7 +134,7 @@ public class PreparedQuery {
         return rows;
     }
 
-    /** Return the query on other rows: `relations` come in the order of `placeholders()`. Nothing is computed yet. */
+    /** Return the query on `relations`, in the order of `placeholders()`. Nothing is computed yet. */
     public Dataset bind(List relations) throws Throwable {
         if (this.plan == null) {
             Replace replace = new Replace(this.session, rowsById(relations), null);
@@ -157,7 +157,7 @@ public class PreparedQuery {
         return rdd instanceof Placeholder ? rdd : null;
     }
 
-    /** Return a copy of a plan that reads other rows. A broadcast of the same rows as before is not sent again. */
+    /** Return a copy of a plan that reads other rows. A broadcast of the same rows is reused. */
     private SparkPlan replace(SparkPlan plan, Map rows, Map done) throws Throwable {
         if (done.containsKey(plan)) return (SparkPlan) done.get(plan);
         SparkPlan copy;
@@ -254,7 +254,7 @@ public class PreparedQuery {
         }
     }
 
-    /** Stands for rows that are not known yet. To compute it is an error: `bind` was forgotten. */
+    /** A relation whose rows are not known yet. Computing it is an error: call `bind` first. */
     public static class Placeholder extends RDD {
         public Placeholder(SparkContext context) {
             super(context, (Seq) (Object) Nil$.MODULE$, ClassTag$.MODULE$.apply(InternalRow.class));
@@ -269,7 +269,7 @@ public class PreparedQuery {
         }
     }
 
-    /** The execution of a physical plan that is there already. */
+    /** The execution of an existing physical plan. */
     public static class BoundExecution extends QueryExecution {
         private final LogicalPlan analyzed;
         private final SparkPlan plan;

@@ -1,1 +1,1 @@
-"""The Spark session, and the only code that calls private or Java API of Spark."""
+"""The Spark session, and the only code that calls private or Java APIs of Spark."""

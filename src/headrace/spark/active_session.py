@@ -1,4 +1,4 @@
-"""The session that is active in a thread."""
+"""Set the active Spark session of a thread."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def use_session(spark: SparkSession) -> None:
-    """Make a session the one that Iceberg finds in this thread: it looks names up in the session that is active."""
+    """Make a session this thread's active session, in which Iceberg looks up names."""
     java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)

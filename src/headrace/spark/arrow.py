@@ -1,7 +1,7 @@
-"""Rows between Spark and Arrow, in as few calls to Java as possible.
+"""Convert rows between Spark and Arrow, with as few calls to Java as possible.
 
-A build of few rows spends more time on calls than on rows. PySpark's own conversions make twenty and thirteen: they ask for
-settings that are constant here and look classes up by name. This module alone uses the private parts of PySpark behind them.
+A build of few rows spends more time on calls than on rows. PySpark's own conversions make 20 and 13 calls: they read settings
+that are constant here, and look up classes by name. Only this module uses the private API of PySpark behind them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from headrace.spark.prepared_queries import bind, derive, run_here
 from headrace.spark.schemas import schema_forms
 
 _BATCH_ROWS = 10_000
-"""How many rows of Arrow Spark gets at once, as by default (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
+"""The number of rows in an Arrow batch for Spark, as Spark's default (`spark.sql.execution.arrow.maxRecordsPerBatch`)."""
 
 _ALL_OPTIONAL: WeakSet[DataFrame] = WeakSet()
-"""The frames whose columns have the types of `optional` already. Comparing nested types takes longer than a small query."""
+"""The frames whose columns already have the types of `optional`. Comparing nested types takes longer than a small query."""
 
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Give rows to Spark. Their types must be those of `schema_forms(schema).arrow`, and the session's time zone UTC.
+    """Return a DataFrame of the rows. Their types must equal `schema_forms(schema).arrow`, and the session's time zone must be
+    UTC.
 
-    As with `createDataFrame`, the session is the active one of this thread from then on: Spark looks tables, functions and
-    classes of added jars up in that one.
+    As with `createDataFrame`, the session becomes this thread's active session, in which Spark looks up tables, functions and
+    classes of added jars.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     context = spark.sparkContext
-    if context._encryption_enabled:  # rows must not be on a disk as they are
+    if context._encryption_enabled:  # rows must not be written to disk unencrypted
         return spark.createDataFrame(rows, schema)
     use_session(spark)
     file, path = tempfile.mkstemp(dir=context._temp_dir)
@@ -57,20 +58,20 @@ def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataF
 
 
 def to_arrow(rows: DataFrame) -> pa.Table:
-    """Collect rows as Arrow, with every field inside a column optional.
+    """Collect rows as Arrow, with all nested fields optional.
 
-    PySpark casts what it collected to a type that it has already, and pyarrow refuses that for a null struct with a required
-    field: "nulls in input cannot be viewed as non-nullable".
+    PySpark casts the collected rows to their own type, which pyarrow rejects for a null struct with a required field: "nulls in
+    input cannot be viewed as non-nullable".
     """
     rows = with_optional_fields(rows)
     return _table_of(rows, _collect(rows))
 
 
 def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa.Table:
-    """Collect rows of a query on placeholders as `to_arrow` does, without a Spark job where its plan allows that."""
+    """Collect the rows of a query on placeholders, as `to_arrow`, without a Spark job if the plan allows it."""
     rows = with_optional_fields(rows)
     context = rows.sparkSession.sparkContext
-    if context._encryption_enabled:  # rows must not be on a disk as they are
+    if context._encryption_enabled:  # rows must not be written to disk unencrypted
         return to_arrow(bind(rows, rows_of))
     file, path = tempfile.mkstemp(dir=context._temp_dir)
     try:
@@ -88,13 +89,13 @@ def collect_prepared(rows: DataFrame, rows_of: Callable[[int], DataFrame]) -> pa
 
 
 def _table_of(rows: DataFrame, batches: list[pa.RecordBatch]) -> pa.Table:
-    """Return what was collected of rows, in the types that their schema has in Arrow."""
+    """Return collected batches as a table with the Arrow types of the rows' schema."""
     schema = schema_forms(rows.schema).arrow
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
 def with_optional_fields(rows: DataFrame) -> DataFrame:
-    """Return rows whose columns have the types of `optional`."""
+    """Return the rows with the column types of `optional`."""
     if rows in _ALL_OPTIONAL:
         return rows
     fields = rows.schema.fields
@@ -105,14 +106,14 @@ def with_optional_fields(rows: DataFrame) -> DataFrame:
 
 
 def _collect(rows: DataFrame) -> list[pa.RecordBatch]:
-    """Return the rows of all partitions, in their order."""
+    """Return the rows of all partitions, in partition order."""
     server = rows._jdf.collectAsArrowToPython()
     try:
         serializer = ArrowCollectSerializer()  # type: ignore[no-untyped-call]
         *batches, order = _load_from_socket((server[0], server[1]), serializer)
     finally:
         with unwrap_spark_exception():
-            server[2].getResult()  # raises what the query has failed with
+            server[2].getResult()  # raises the query's error
     return [batches[number] for number in order]
 
 
@@ -123,12 +124,12 @@ def _optional_column(field: StructField) -> Column:
 
 
 def optional(schema: StructType) -> StructType:
-    """Return a schema with every column optional, and every field inside one."""
+    """Return the schema with all columns and nested fields optional."""
     return StructType([StructField(field.name, _optional(field.dataType)) for field in schema.fields])
 
 
 def _optional(kind: DataType) -> DataType:
-    """Return the type with every field of its structs, every element and every value optional."""
+    """Return the type with all struct fields, elements and map values optional."""
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, _optional(field.dataType)) for field in kind.fields])
     if isinstance(kind, ArrayType):

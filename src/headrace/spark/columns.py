@@ -1,4 +1,4 @@
-"""Columns by their name, for Spark."""
+"""Spark columns by name."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def named(name: str) -> Column:
-    """Return the column of a name, whatever characters are in it.
+    """Return the column with this name, which may have any characters.
 
-    It belongs to no DataFrame, so one is kept for all: each question to Spark takes a while, and a small build asks thousands.
+    The column belongs to no DataFrame, so it is cached: each call to Java takes a while, and a small build makes thousands.
     """
     return F.col(f"`{name}`")
 
 
 def build_number(number: int) -> Column:
-    """Return a BIGINT column that has the same number in every row, without writing the number into generated code.
+    """Return a constant BIGINT column without a literal in the generated code.
 
-    Spark compiles a literal into the code of its stage. With another number in each build, Java would compile that code again
-    in every build: a quarter of the CPU of a refresh of payments. Values of arrays are passed to the code by reference, and
-    an index that Spark can't compute while it plans keeps the array from becoming a literal number.
+    Spark compiles literals into the code of a stage. With a different number in each build, Java would compile the code again
+    in every build: a quarter of the CPU of a refresh of payments. Array values are passed to the code by reference, and an
+    index that Spark can't evaluate during planning prevents constant folding.
     """
     return F.get(F.array(F.lit(number).cast("long")), F.spark_partition_id() * 0)

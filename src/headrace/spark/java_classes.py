@@ -1,4 +1,4 @@
-"""Java classes of Spark and Iceberg, by their full names."""
+"""Access Java classes of Spark and Iceberg by their full names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JavaClass:
-    """A class in Spark's JVM: its attributes are static methods, and a call makes an instance.
+    """A class in Spark's JVM: its attributes are static methods, and calling it creates an instance.
 
-    `spark._jvm.org.apache…` asks Java at every dot whether there is a class of that name, which searches all of Spark's jars,
-    and then whether the class has such a static method. For that py4j looks at the first method of the name, in an order that
-    Java does not define. `SparkTableCache` has a static `get` and another one, and in some JVMs the other one is the first:
-    py4j then refuses the call. A `JavaClass` calls a method without looking it up.
+    `spark._jvm.org.apache…` asks Java at every dot whether a class of that name exists, which searches all of Spark's jars, and
+    then whether the class has the static method. For that py4j checks the first method of the name, in an order that Java does
+    not define. `SparkTableCache` has a static and a non-static `get`, and in some JVMs the non-static one comes first: py4j
+    then rejects the call. A `JavaClass` calls a method without looking it up.
     """
 
     name: str
@@ -34,12 +34,12 @@ class JavaClass:
 
     @property
     def for_py4j(self) -> Any:
-        """The class as py4j's own functions take it."""
+        """The class in the form that py4j's own functions expect."""
         return Constructor(self.name, self.client)
 
 
 def iceberg_class(spark: SparkSession, name: str) -> JavaClass:
-    """Return a class by its name in the package `org.apache.iceberg`."""
+    """Return a class of the package `org.apache.iceberg` by its relative name."""
     return java_class(spark, f"org.apache.iceberg.{name}")
 
 

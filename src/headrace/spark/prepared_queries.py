@@ -1,9 +1,9 @@
-"""Queries that Spark analyses and plans once, and runs on other rows each time.
+"""Prepared queries: Spark analyses and plans them once, and runs them on different rows each time.
 
-A build of few rows spends more on analysing and planning its query than on the rows, and the query is the same in every build
-of a table. So it is written on placeholders, which have a schema and no rows, and `run_here` or `bind` puts rows in their
-place. This module, `PreparedQuery.java` and `LocalExecution.java` alone use the private parts of Spark behind it. Janino
-compiles the Java files once for each application; Spark has it for the code that it generates.
+A build of few rows spends more time on analysing and planning its query than on the rows, and the query is the same in every
+build of a table. So it is written on placeholders, which have a schema and no rows, and `run_here` or `bind` substitutes the
+rows. Only this module, `PreparedQuery.java` and `LocalExecution.java` use the private API of Spark behind it. Janino, Spark's
+compiler for generated code, compiles the Java files once for each application.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A relation without rows: a query that reads `frame` can only be run by `bind`."""
+    """A relation without rows: a query that reads `frame` can only be run with `run_here` or `bind`."""
 
     id: int
     frame: DataFrame
@@ -34,7 +34,7 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A planned query, and the ids of the placeholders that it reads, in the order in which Java takes their rows."""
+    """A planned query, and the ids of its placeholders, in the order in which Java expects their rows."""
 
     java: JavaObject
     placeholders: tuple[int, ...]
@@ -43,23 +43,23 @@ class _Prepared:
 
 @dataclass
 class _Derived:
-    """What was made of a frame on placeholders: other frames by what they are, and its own query, once it was planned."""
+    """What is derived from a frame on placeholders: other frames by key, and its own query once it is planned."""
 
     frames: dict[Hashable, DataFrame] = field(default_factory=dict)
     prepared: _Prepared | None = None
 
 
 _DERIVED: WeakKeyDictionary[DataFrame, _Derived] = WeakKeyDictionary()
-"""Every frame on placeholders alone. It lives as long as the placeholder does that it was first derived from."""
+"""All frames that only read placeholders. An entry lives as long as the placeholder from which it was first derived."""
 
 _JAVA_CLASSES = ("LocalExecution", "PreparedQuery")
-"""Each is compiled after the classes that it uses."""
+"""In dependency order: a class is compiled after the classes that it uses."""
 
 _COMPILING = Lock()
 
 
 def make_placeholder(spark: SparkSession, schema: StructType) -> Placeholder:
-    """Return a relation of a schema, in one partition as rows of small builds are."""
+    """Return a placeholder with this schema, in one partition like the rows of small builds."""
     java = _java(spark.sparkContext)
     relation = java.placeholder(spark._jsparkSession, schema.json())
     frame = _data_frame(spark, relation).coalesce(1)
@@ -68,7 +68,7 @@ def make_placeholder(spark: SparkSession, schema: StructType) -> Placeholder:
 
 
 def derive(frame: DataFrame, what: Hashable, transform: Callable[..., DataFrame], *others: DataFrame) -> DataFrame:
-    """Return `transform(frame, *others)`: the same one for the same `what` where all these frames are on placeholders."""
+    """Return `transform(frame, *others)`, cached by `what` if all these frames are on placeholders."""
     known = _DERIVED.get(frame)
     if known is None or any(other not in _DERIVED for other in others):
         return transform(frame, *others)
@@ -81,7 +81,7 @@ def derive(frame: DataFrame, what: Hashable, transform: Callable[..., DataFrame]
 
 
 def bind(frame: DataFrame, rows_of: Callable[[int], DataFrame]) -> DataFrame:
-    """Return a frame with rows in the place of its placeholders, whose ids are passed to `rows_of`. Nothing is computed yet."""
+    """Return a frame with rows instead of its placeholders, whose ids are passed to `rows_of`. Nothing is computed yet."""
     prepared = _prepare(frame)
     if not prepared.placeholders:
         return frame
@@ -91,9 +91,9 @@ def bind(frame: DataFrame, rows_of: Callable[[int], DataFrame]) -> DataFrame:
 
 
 def run_here(frame: DataFrame, rows_of: Callable[[int], DataFrame], path: str) -> bool:
-    """Compute a frame in the calling thread of Spark's process, and write Arrow streams to a file, one for each batch.
+    """Compute a frame in a thread of Spark's process without a job, and write Arrow streams to a file, one for each batch.
 
-    Return False, with nothing done, where the query can only run as a Spark job: see `bind`.
+    Return False, without doing anything, if the query can only run as a Spark job: use `bind`.
     """
     prepared = _prepare(frame)
     if not prepared.is_local:
@@ -118,7 +118,7 @@ def _data_frame(spark: SparkSession, java: JavaObject) -> DataFrame:
 
 
 def _java(context: SparkContext) -> Any:
-    """Return an instance of the Java class of this application."""
+    """Return the application's instance of the Java class."""
     with _COMPILING:  # a second copy of the class would not know the placeholders of the first
         return _compiled(context)
 

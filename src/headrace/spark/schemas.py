@@ -1,7 +1,7 @@
-"""The forms of a Spark schema that a build needs, each made once.
+"""Cached forms of Spark schemas: JSON and Arrow.
 
-PySpark writes a schema as JSON and converts it to Arrow's types in about a millisecond for fifty columns. A build does both for
-every relation that it gives to Spark, and the schemas of a table's builds are always the same.
+PySpark takes about a millisecond for fifty columns to convert a schema to JSON and to Arrow's types. A build needs both for
+every relation that it passes to Spark, and the schemas of a table's builds are always the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.bounded_cache import BoundedCache
 
 @dataclass(frozen=True)
 class SchemaForms:
-    """A schema as Spark's Java side takes it, and as its rows are in Arrow."""
+    """A schema as JSON for Spark's Java API, and as Arrow schema."""
 
     json: str
     arrow: pa.Schema
@@ -28,12 +28,12 @@ _forms: BoundedCache[Hashable, SchemaForms] = BoundedCache(2_048)
 
 
 def schema_key(schema: StructType) -> Hashable:
-    """Return a value that two schemas have in common if they have the same columns."""
+    """Return a key that is equal for schemas with the same columns."""
     return tuple((field.name, field.nullable, _type_key(field.dataType)) for field in schema.fields)
 
 
 def schema_forms(schema: StructType) -> SchemaForms:
-    """Return the forms of a schema. A field name that a struct has twice is a PySparkValueError."""
+    """Return the forms of a schema. Raises PySparkValueError for duplicate field names in a struct."""
     return _forms.get_or_build(
         schema_key(schema),
         lambda: SchemaForms(schema.json(), to_arrow_schema(schema, error_on_duplicated_field_names_in_struct=True)),
@@ -41,5 +41,5 @@ def schema_forms(schema: StructType) -> SchemaForms:
 
 
 def _type_key(kind: DataType) -> str:
-    """Return a short name of a plain type; only JSON keeps the names in nested types apart."""
+    """Return the short name of a plain type, or the JSON of a nested type, which is unambiguous for any field names."""
     return kind.simpleString() if isinstance(kind, AtomicType) else kind.json()

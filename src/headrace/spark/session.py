@@ -1,4 +1,4 @@
-"""Spark, started so that short Python jobs are short."""
+"""Start and stop Spark, configured for short Python jobs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JAVA_OPTIONS = "-XX:-UsePerfData -XX:-DontCompileHugeMethods"
-"""Spark generates one method for a whole projection. Of wide tables it is longer than what Java compiles by default, and runs
-interpreted: compiling it saves a fifth of the CPU of their large builds."""
+"""Spark generates one method for a whole projection. For wide tables it exceeds Java's default limit for compilation and would
+be interpreted: compiling it saves a fifth of the CPU of large builds."""
 
 _GENERATED_CLASSES = "2000"
-"""How many generated classes Spark keeps. Large builds of a pipeline make some hundreds, and Spark keeps 100 by default: each
-build would generate its classes again, and Java compile them again."""
+"""How many generated classes Spark caches. Large builds of a pipeline need some hundreds, and with Spark's default of 100 each
+build would generate and compile its classes again."""
 
 _END_SECONDS = 30.0
-"""For how long Spark's process may delete its temporary files before it is killed."""
+"""How long Spark's process may take to delete its temporary files before it is killed."""
 
 _OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 _LOGGING = """\
@@ -44,9 +44,9 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSSXXX}} %p %c{{1}}: %m
 
 
 def spark_jars(settings: Settings, *, report: Report) -> tuple[Path, ...]:
-    """Return the jars that Spark needs for these settings; what no profile needs is not downloaded.
+    """Return the jars that Spark needs for these settings, and download only these.
 
-    A Spark that spark-submit has started has them already.
+    A process that spark-submit started has them already.
     """
     if is_submitted():
         return ()
@@ -54,33 +54,35 @@ def spark_jars(settings: Settings, *, report: Report) -> tuple[Path, ...]:
 
 
 def spark_groups(settings: Settings) -> tuple[str, ...]:
-    """Return the names of the groups of jars that Spark needs for these settings."""
+    """Return the names of the jar groups that Spark needs for these settings."""
     aws = ("aws",) if settings.is_on_s3 or settings.catalog_type == "glue" else ()
     return ("spark", *aws, *(("postgres",) if settings.is_catalog_in_postgres else ()))
 
 
 def is_submitted() -> bool:
-    """Return whether spark-submit has started this process, and with it Spark's own, which has its settings then."""
+    """Return whether spark-submit started this process and Spark's, which then has its settings already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def start_spark(
     settings: Settings, *, java_home: Path, jars: Sequence[Path], conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session whose noise goes to `logs/spark.log`.
+    """Start Spark and return a session that logs to `logs/spark.log`.
 
-    Two settings make a Python job of two tasks take a tenth of a second and not a third: workers talk to Spark over a Unix
-    socket, and they are forked by `headrace.spark.worker_daemon`. All that is set here can be read by anyone who lists
-    processes, so no secret is: a catalog's are set on sessions later (`iceberg/catalog/spark.py`), and a task brings its own.
+    Two settings reduce a Python job of two tasks from a third to a tenth of a second: workers use a Unix socket, and they are
+    forked by `headrace.spark.worker_daemon`. All settings here are visible in the list of processes, so they contain no
+    secrets: the catalog's secrets are set on sessions later (`iceberg/catalog/spark.py`), and tasks carry their own.
     """
     from pyspark.sql import SparkSession
 
     settings.logs.mkdir(parents=True, exist_ok=True)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # its errors are told in our words, with their place
+    logging.getLogger("SQLQueryContextLogger").setLevel(
+        logging.CRITICAL
+    )  # Headrace reports these errors with their file and line
     log = settings.logs / "spark.log"
     log_form = settings.home / "spark-log4j2.properties"
     log_form.write_text(_LOGGING.format(path=log), encoding="utf-8")
-    if settings.spark_conf_dir is not None:  # what is secret is in a file there, which no list of processes shows
+    if settings.spark_conf_dir is not None:  # secrets are in a file there, which the list of processes does not show
         os.environ["SPARK_CONF_DIR"] = str(settings.spark_conf_dir)
     os.environ["JAVA_HOME"] = str(java_home)
     where = {} if is_submitted() else on_this_machine() if settings.is_local else on_a_cluster(settings)
@@ -103,7 +105,7 @@ def start_spark(
         "spark.sql.redaction.options.regex": f"{SENSITIVE}|url|uri",
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "headrace.spark.worker_daemon",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would tell Spark where each call stands
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it would send the call site of each call to Spark
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.codegen.cache.maxEntries": _GENERATED_CLASSES,
@@ -122,9 +124,9 @@ def start_spark(
 
 
 def stop_spark(spark: SparkSession) -> None:
-    """Stop Spark, and wait until its process has ended: up to then it deletes its temporary files.
+    """Stop Spark, and wait until its process has deleted its temporary files and ended.
 
-    A process that spark-submit has started ends with it.
+    With spark-submit, Spark's process ends together with this one.
     """
     from pyspark import SparkContext
 
@@ -133,7 +135,7 @@ def stop_spark(spark: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if gateway is None or process is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None  # the next session starts a process of its own
+    SparkContext._gateway = SparkContext._jvm = None  # the next session starts a new process
     if process.poll() is None:
         gateway.shutdown()
     process.stdin.close()
@@ -145,29 +147,31 @@ def stop_spark(spark: SparkSession) -> None:
 
 
 def explain_end(logs: Path) -> ServiceError:
-    """Return the error to raise when Spark's process no longer answers, with the reason if its log tells."""
+    """Return the error for a Spark process that no longer answers, with the reason from its log if there is one."""
     log = logs / "spark.log"
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if _OUT_OF_MEMORY in text:
         return ServiceError(
-            "Spark has run out of memory and ended",
+            "Spark ran out of memory and ended",
             where=str(log),
-            next_step="Nothing was published. Give it more, such as HEADRACE_SPARK_DRIVER_MEMORY=4g, and start again.",
+            next_step="Nothing was published. Set more memory, such as HEADRACE_SPARK_DRIVER_MEMORY=4g, and start again.",
         )
     return ServiceError(
-        "Spark has died", where=str(log), next_step="Read the end of its log with: headrace logs spark   Then start again."
+        "Spark ended unexpectedly",
+        where=str(log),
+        next_step="Read the end of its log with: headrace logs spark   Then start again.",
     )
 
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Send what child processes that start in the block print to a file; they keep it for their whole life."""
+    """Redirect stderr to a file for child processes that start in the block, for their whole lifetime."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    original = os.dup(2)
     with path.open("ab") as log:
         os.dup2(log.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)

@@ -1,8 +1,8 @@
-"""How a command of Headrace is handed to a cluster: spark-submit, what goes along with it, and what may be seen of it.
+"""Submit a Headrace command to a cluster with spark-submit.
 
-On YARN and Kubernetes the driver runs in the cluster. A standalone cluster takes no drivers in Python: there, and on a local
-master, the driver runs here. All settings stand in a file that only its owner can read, because anyone who lists processes can
-read arguments. On Kubernetes secrets are not sent at all: pods take them from a Secret of the cluster.
+On YARN and Kubernetes the driver runs in the cluster. A standalone cluster supports no Python drivers: there, and on a local
+master, the driver runs here. All settings are in a file that only its owner can read, because the list of processes shows
+arguments. On Kubernetes secrets are not sent at all: pods read them from a Secret of the cluster.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from headrace.spark.master import on_a_cluster, on_this_machine, pack_code, with
 
 MAIN = Path(__file__).resolve().parent.parent / "submitted" / "main.py"
 IN_IMAGE = "local:///opt/headrace/lib/python3.12/site-packages/headrace/submitted/main.py"
-"""The same file in the image that the Dockerfile makes."""
+"""The same file in the image of the Dockerfile."""
 
 SECRET = "headrace"
-"""The Secret of Kubernetes that has them, each under the name of its variable: deploy/kubernetes/secret.yaml.template."""
+"""The Kubernetes Secret with the secrets, by the names of their variables: deploy/kubernetes/secret.yaml.template."""
 
 _PIPELINE, _ENVIRONMENT = "headrace_pipeline", "headrace_environment"
 _NOT_SENT = ("home", "spark.master", "spark.driver_host", "spark.python_archive")
@@ -45,8 +45,11 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Submission:
-    """`arguments` may be seen by anyone; `properties`, which go into the file of `--properties-file`, may have secrets: under
-    the names of `secrets`."""
+    """The arguments and properties of spark-submit.
+
+    `arguments` are publicly visible. `properties` go into the file of `--properties-file`; those named in `secrets` are
+    secrets.
+    """
 
     arguments: tuple[str, ...]
     properties: Mapping[str, str] = field(repr=False)
@@ -62,9 +65,9 @@ def submission(
     jars: Sequence[Path],
     environ: Mapping[str, str],
 ) -> Submission:
-    """Return how a command is submitted. `folder` is an archive of what the driver runs in; None: what the image has.
+    """Return the submission of a command. `folder` is an archive of the driver's working folder, or None to use the image's.
 
-    On Kubernetes Headrace and the jars are those of the image.
+    On Kubernetes Headrace and the jars come from the image.
     """
     shared = {**_resources(settings), "spark.redaction.regex": REDACTED, **settings.spark_conf}
     begin = ["--master", with_retries(settings.spark_master), "--name", f"headrace-{name}", "--load-spark-defaults"]
@@ -94,8 +97,9 @@ def submission(
 
 
 def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf_dir: Path | None = None) -> int:
-    """Return how spark-submit ended; its properties are gone when it has. `conf_dir` has what a cluster lets it in by."""
-    with tempfile.TemporaryDirectory(prefix="headrace-") as own:  # which only its owner can open
+    """Run spark-submit and return its exit code. The properties file is deleted afterwards. `conf_dir` has the cluster's
+    credentials."""
+    with tempfile.TemporaryDirectory(prefix="headrace-") as own:  # readable by its owner only
         path = Path(own) / "spark.properties"
         path.write_text(properties_text(submitted.properties), encoding="utf-8")
         environ = {**os.environ, "JAVA_HOME": str(java_home), "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -105,26 +109,26 @@ def run_submission(submitted: Submission, *, java_home: Path, folder: Path, conf
 
 
 def command_line(submitted: Submission, *, properties: Path | str) -> list[str]:
-    """Return the whole command; `properties` is the file that has its properties."""
+    """Return the command line; `properties` is the path of the properties file."""
     return [str(find_spark_submit()), "--properties-file", str(properties), *submitted.arguments]
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return the properties as Java reads them from a file."""
+    """Return the properties in the format of a Java properties file."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in sorted(properties.items()))
 
 
 def pack_folder(settings: Settings, pipeline: Path | None) -> Path:
-    """Return an archive of headrace.toml and, if it is given, of a pipeline's folder: what a driver elsewhere runs in."""
-    made = settings.home / "submit" / f"{pipeline.name if pipeline else 'settings'}.zip"
-    made.parent.mkdir(parents=True, exist_ok=True)
+    """Return an archive of headrace.toml and optionally a pipeline's folder, the working folder of a remote driver."""
+    archive_path = settings.home / "submit" / f"{pipeline.name if pipeline else 'settings'}.zip"
+    archive_path.parent.mkdir(parents=True, exist_ok=True)
     inside = sorted(pipeline.rglob("*")) if pipeline else ()
     files = {f"pipelines/{pipeline.name}/{path.relative_to(pipeline)}": path for path in inside} if pipeline else {}
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(archive_path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in {**files, FILE: settings.folder / FILE}.items():
             if path.is_file() and "__pycache__" not in path.parts:
                 archive.writestr(zipfile.ZipInfo(name, date_time=_BEGINNING), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return made
+    return archive_path
 
 
 def find_spark_submit() -> Path:
@@ -133,30 +137,30 @@ def find_spark_submit() -> Path:
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     if not program.exists():
         raise ServiceError(
-            "spark-submit is not there", where=str(program), next_step="Run: pip install --force-reinstall pyspark"
+            "not found: spark-submit", where=str(program), next_step="Run: pip install --force-reinstall pyspark"
         )
     return program
 
 
 def _resources(settings: Settings) -> dict[str, str]:
-    found = {"spark.driver.memory": settings.spark_driver_memory, "spark.executor.memory": settings.spark_executor_memory}
+    properties = {"spark.driver.memory": settings.spark_driver_memory, "spark.executor.memory": settings.spark_executor_memory}
     if settings.spark_executor_cores:
-        found["spark.executor.cores"] = str(settings.spark_executor_cores)
-    return {name: value for name, value in found.items() if value}
+        properties["spark.executor.cores"] = str(settings.spark_executor_cores)
+    return {name: value for name, value in properties.items() if value}
 
 
 def _driver_environment(
     settings: Settings, environ: Mapping[str, str], *, has_file: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables that a driver elsewhere gets: those that may be seen, and secrets.
+    """Return the environment variables of a remote driver: plain ones, and secrets.
 
-    They say what headrace.toml says here, which a driver in an image has not.
+    They include the settings of the local headrace.toml, which the driver's image lacks.
     """
     from_file = read_profile(settings.folder / FILE, profile=settings.profile)
     values = {
-        each.environ: environ.get(each.environ) or from_file.get(each.name, "")
-        for each in SETTING_SPECS
-        if each.name not in _NOT_SENT
+        setting.environ: environ.get(setting.environ) or from_file.get(setting.name, "")
+        for setting in KNOWN
+        if setting.name not in _NOT_SENT
     }
     values["HEADRACE_SPARK_MASTER"] = settings.spark_master
     values["HEADRACE_PROFILE"] = settings.profile if has_file and settings.profile != LOCAL else ""
@@ -168,12 +172,14 @@ def _driver_environment(
 
 
 def _escaped(value: str) -> str:
-    """Return a value as a properties file has it, whatever is in it."""
+    """Return a value escaped for a properties file."""
     plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "".join(char if char.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(char)) for char in _led(plain))
+    return "".join(
+        char if char.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(char)) for char in _escape_start(plain)
+    )
 
 
-def _led(text: str) -> str:
+def _escape_start(text: str) -> str:
     return f"\\{text}" if text.startswith(" ") else text
 
 

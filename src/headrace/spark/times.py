@@ -1,4 +1,4 @@
-"""How Spark writes times as text so that nothing is lost: to the microsecond, and with their zone where they have one."""
+"""Lossless text formats for Spark's timestamps: with microseconds, and with the time zone if they have one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 TIMESTAMP_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 EXACT_JSON = {"timestampFormat": TIMESTAMP, "timestampNTZFormat": TIMESTAMP_NTZ}
-"""Options of `to_json`, whose default keeps milliseconds only."""
+"""Options of `to_json`, whose default truncates to milliseconds."""
 
 
 def json_options(options: Mapping[str, str]) -> str:
-    """Return options of `to_json` and `from_json` as SQL."""
+    """Return options of `to_json` and `from_json` as a SQL expression."""
     return "map({})".format(", ".join(f'"{name}", "{value}"' for name, value in options.items()))

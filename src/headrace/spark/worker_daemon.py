@@ -1,6 +1,6 @@
-"""The process that forks Spark's Python workers, without the zip files that Spark puts on their path.
+"""The daemon that forks Spark's Python workers, without the zip files that Spark puts on their path.
 
-Before each task a worker drops its import caches, and a zip file or jar on the path is then read again: 0.2 s for every task,
+Before each task a worker drops its import caches, and zip files and jars on the path are read again: this costs 0.2 s per task,
 for a copy of pyspark that is installed anyway.
 """
 
@@ -16,20 +16,20 @@ ARCHIVES = (".zip", ".jar")
 
 
 def drop_archives() -> None:
-    """Take archives off the path, and out of the caches that would be filled from them again.
+    """Remove archives from the path and from the import caches.
 
-    They stay where pyspark is in them alone, as in an image that has Spark and no package of it.
+    They stay if pyspark is only in an archive, as in an image that has Spark without the Python package.
     """
     whole = list(sys.path)
     sys.path[:] = [entry for entry in whole if not entry.endswith(ARCHIVES)]
     if find_spec("pyspark") is None:
         sys.path[:] = whole
         return
-    # Python's pickle looks for Jython's package `org`, and finds that of a jar. With it, the jar would be cached again.
+    # Python's pickle looks for Jython's package `org` and finds the one in a jar, which would cache the jar again.
     for name in [name for name, module in sys.modules.items() if _is_in_archive(module)]:
         del sys.modules[name]
     for entry, finder in list(sys.path_importer_cache.items()):
-        if isinstance(finder, zipimporter):  # of an archive, or of a folder in one
+        if isinstance(finder, zipimporter):  # for an archive, or a folder in one
             del sys.path_importer_cache[entry]
 
 
