@@ -66,7 +66,9 @@ ERRORS = [
         (["fails before"] * 6, 7),
     ],
 )
-def test_a_lost_answer(catalog: Catalog, table: Table, steps: list[str], commits: int, error: Callable[[], Exception]) -> None:
+def test_append_commits_once_after_a_lost_response(
+    catalog: Catalog, table: Table, steps: list[str], commits: int, error: Callable[[], Exception]
+) -> None:
     faulty = Faulty(catalog, iter(steps), error)
     found = commit(faulty, table)  # type: ignore[arg-type]
     assert numbers(catalog, table) == [0, 1, 2]
@@ -75,14 +77,14 @@ def test_a_lost_answer(catalog: Catalog, table: Table, steps: list[str], commits
     assert len(catalog.load_table(table.name()).snapshots()) == 1
 
 
-def test_a_catalog_that_stays_away(catalog: Catalog, table: Table) -> None:
+def test_append_raises_unavailable_during_a_catalog_outage(catalog: Catalog, table: Table) -> None:
     faulty = Faulty(catalog, iter(["fails before"] * 100), lambda: ConnectionError("refused"))
     with pytest.raises(UnavailableError, match="refused"):
         commit(faulty, table)  # type: ignore[arg-type]
     assert numbers(catalog, table) == []
 
 
-def test_someone_else_adds_files_meanwhile(catalog: Catalog, table: Table) -> None:
+def test_append_retries_after_a_foreign_append(catalog: Catalog, table: Table) -> None:
     table = commit(catalog, table, writer="first")
     stale = catalog.load_table(table.name())
     add_files(table)
@@ -92,7 +94,7 @@ def test_someone_else_adds_files_meanwhile(catalog: Catalog, table: Table) -> No
     assert read_ledger(found).snapshot_id == found.metadata.current_snapshot_id
 
 
-def test_another_application_lands_meanwhile(catalog: Catalog, table: Table) -> None:
+def test_append_raises_taken_over_after_another_landing(catalog: Catalog, table: Table) -> None:
     stale = catalog.load_table(table.name())
     commit(catalog, table, writer="other")
     with pytest.raises(TakenOverError, match="checkpoint 1"):
@@ -101,7 +103,7 @@ def test_another_application_lands_meanwhile(catalog: Catalog, table: Table) -> 
     assert read_ledger(catalog.load_table(table.name())).writer == "other"
 
 
-def test_an_old_application_wakes_up_much_later(catalog: Catalog, table: Table) -> None:
+def test_append_raises_taken_over_after_a_long_suspension(catalog: Catalog, table: Table) -> None:
     table = commit(catalog, table, writer="old")
     stale = catalog.load_table(table.name())
     for number in range(1, 4):
@@ -112,7 +114,7 @@ def test_an_old_application_wakes_up_much_later(catalog: Catalog, table: Table) 
     assert numbers(catalog, table) == before
 
 
-def test_the_table_is_rolled_back_meanwhile(catalog: Catalog, table: Table) -> None:
+def test_append_raises_taken_over_after_a_rollback(catalog: Catalog, table: Table) -> None:
     """Its batch starts where the table no longer ends: committed, it would leave a hole."""
     table = commit(catalog, table, writer="first")
     target = table.metadata.current_snapshot_id
@@ -125,7 +127,7 @@ def test_the_table_is_rolled_back_meanwhile(catalog: Catalog, table: Table) -> N
     assert numbers(catalog, table) == [0, 1, 2]
 
 
-def test_a_batch_without_rows_still_moves_the_ledger(catalog: Catalog, table: Table) -> None:
+def test_append_without_rows_updates_the_ledger(catalog: Catalog, table: Table) -> None:
     new = Ledger(1, {0: 7}, "me")
     found = append_checkpoint(catalog, table, files=[], planned=Ledger(), new=new)
     assert dict(read_ledger(catalog.load_table(found.name())).offsets) == {0: 7}

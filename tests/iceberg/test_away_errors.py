@@ -88,7 +88,7 @@ def java(trace: str) -> Py4JJavaError:
     return Py4JJavaError("An error occurred while calling o1.load.\n", SimpleNamespace(_target_id="o1", _gateway_client=client))
 
 
-def test_a_catalog_that_nobody_is(server: Server) -> None:
+def test_outage_refused_catalog_connection(server: Server) -> None:
     away = find_outage(caught(lambda: rest(NOBODY)))
     assert away is not None
     assert away.what == f"the catalog does not answer: {NOBODY}: Connection refused"
@@ -99,21 +99,21 @@ def test_a_catalog_that_nobody_is(server: Server) -> None:
     ("status", "is_away"),
     [(500, True), (502, True), (503, True), (504, True), (429, True), (0, True), (401, False), (403, False)],
 )
-def test_a_catalog_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
+def test_outage_catalog_http_status(server: Server, status: int, is_away: bool) -> None:
     catalog = rest(server.address)
     server.status, server.body = status, b""
     error = caught(lambda: catalog.load_table("a.b"))
     assert (find_outage(error) is not None) is is_away, error
 
 
-def test_a_table_that_there_is_not(server: Server) -> None:
+def test_outage_missing_table_is_none(server: Server) -> None:
     catalog = rest(server.address)
     server.status = 404
     server.body = b'{"error": {"message": "no table", "type": "NoSuchTableException", "code": 404}}'
     assert find_outage(caught(lambda: catalog.load_table("a.b"))) is None
 
 
-def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
+def test_outage_of_the_object_store_behind_a_catalog(server: Server) -> None:
     catalog = rest(server.address)
     server.status = 500
     why = b"Unable to execute HTTP request: Connection refused (SDK Attempt Count: 4)"
@@ -123,7 +123,7 @@ def test_a_catalog_whose_object_store_is_away(server: Server) -> None:
     assert away.what.startswith("the object store does not answer: the catalog reports: SdkClientException: Unable to execute")
 
 
-def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outage_hanging_catalog_times_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = rest(server.address)
     hangs = threading.Event()
     monkeypatch.setattr(BaseHTTPRequestHandler, "send_response", lambda *arguments: hangs.wait(10))
@@ -134,7 +134,7 @@ def test_a_catalog_that_hangs_is_not_waited_for_for_ever(server: Server, monkeyp
 
 
 @pytest.mark.parametrize("ask", [lambda found: found.get_file_info("lake/x"), lambda found: found.open_input_file("lake/x")])
-def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]) -> None:
+def test_outage_refused_object_store_connection(ask: Callable[[fs.S3FileSystem], object]) -> None:
     away = find_outage(caught(lambda: ask(store(NOBODY))))
     assert away is not None
     assert away.what.startswith("the object store does not answer: Failed to connect to 127.0.0.1 port 1")
@@ -142,14 +142,14 @@ def test_an_object_store_that_nobody_is(ask: Callable[[fs.S3FileSystem], object]
 
 
 @pytest.mark.parametrize(("status", "is_away"), [(503, True), (500, True), (403, False), (404, False)])
-def test_an_object_store_that_answers_with_an_error(server: Server, status: int, is_away: bool) -> None:
+def test_outage_object_store_http_status(server: Server, status: int, is_away: bool) -> None:
     server.status, server.body = status, b""
     error = caught(lambda: store(server.address).open_input_file("lake/x"))
     assert (find_outage(error) is not None) is is_away, error
 
 
 @pytest.mark.parametrize(("status", "is_away"), [(None, True), (0, True), (503, True), (403, False), (404, False)])
-def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: bool) -> None:
+def test_outage_duckdb_object_store(server: Server, status: int | None, is_away: bool) -> None:
     server.status, server.body = status or 0, b""
     address = NOBODY if status is None else server.address
     storage = Storage.of({"s3.endpoint": f"http://{address}", "s3.access-key-id": "a", "s3.secret-access-key": "b"})
@@ -172,7 +172,7 @@ def test_duckdb_on_an_object_store(server: Server, status: int | None, is_away: 
         (TypeError("a bug"), False),
     ],
 )
-def test_other_errors(error: Exception, is_away: bool) -> None:
+def test_outage_ignores_other_errors(error: Exception, is_away: bool) -> None:
     assert (find_outage(error) is not None) is is_away
 
 
@@ -223,7 +223,7 @@ software.amazon.awssdk.services.s3.model.NoSuchBucketException: The bucket does 
         ("java.lang.NullPointerException: nothing\n\tat org.apache.iceberg.rest.X.y(X.java:1)", None),
     ],
 )
-def test_errors_of_java(trace: str, part: str | None) -> None:
+def test_outage_java_errors(trace: str, part: str | None) -> None:
     away = find_outage(java(trace))
     if part is None:
         assert away is None
@@ -234,7 +234,7 @@ def test_errors_of_java(trace: str, part: str | None) -> None:
         assert "\n" not in away.what
 
 
-def test_a_database_as_the_catalog() -> None:
+def test_outage_catalog_database() -> None:
     error = caught(lambda: create_engine(f"postgresql+psycopg://me:hidden@{NOBODY}/lake").connect())
     away = find_outage(error)
     assert away is not None
@@ -244,7 +244,7 @@ def test_a_database_as_the_catalog() -> None:
     assert find_outage(OperationalError("x", {}, Exception("connection refused"))) is None
 
 
-def test_an_error_that_was_made_of_another_one() -> None:
+def test_outage_is_found_in_causes() -> None:
     made = BuildError("Spark could not compute the table")
     made.__cause__ = java(STORE_AWAY)
     with pytest.raises(UnavailableError, match="object store") as found, translate_outages():
@@ -254,13 +254,13 @@ def test_an_error_that_was_made_of_another_one() -> None:
         raise BuildError("two keys")
 
 
-def test_a_login_in_an_address_is_not_shown() -> None:
+def test_outage_message_redacts_logins() -> None:
     away = find_outage(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
     assert away is not None
     assert "hidden" not in str(away)
 
 
-def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_once_reraises_permanent_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.iceberg.commits.commit._FIRST_WAIT_SECONDS", 0.0)
 
     def commit() -> str:
@@ -270,7 +270,7 @@ def test_a_commit_that_is_refused_stays_what_it_is(monkeypatch: pytest.MonkeyPat
         commit_once(commit, find=lambda: None, where="a.b")
 
 
-def test_a_commit_does_not_wait_eight_times_for_a_client_that_waited_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_once_does_not_repeat_slow_client_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.iceberg.commits.commit._OUTAGE_SECONDS", 0.0)
     tries: list[int] = []
 

@@ -69,7 +69,7 @@ def at_the_last_moment(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], 
 
 @pytest.mark.parametrize("changes_rows", [True, False])
 @pytest.mark.parametrize("other_changes_rows", [True, False])
-def test_another_build_at_the_last_moment_is_not_overwritten(
+def test_commit_does_not_overwrite_a_concurrent_build(
     session: SparkSession,
     catalog: Catalog,
     built: Table,
@@ -92,7 +92,7 @@ def test_another_build_at_the_last_moment_is_not_overwritten(
     assert ids(catalog) == ([0, 2] if other_changes_rows else [0])
 
 
-def test_an_append_at_the_last_moment_passes(
+def test_commit_succeeds_after_a_concurrent_append(
     session: SparkSession, catalog: Catalog, built: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever appends knows no entries, such as a compaction."""

@@ -27,7 +27,7 @@ def ensure(catalog: Catalog, folder: Path, ddl: str) -> Table:
     return ensure_table(catalog, NAME, columns=json_stream(ddl).columns, location=f"file://{folder}/things")
 
 
-def test_a_table_is_made_once(catalog: Catalog, tmp_path: Path) -> None:
+def test_ensure_table_creates_a_table_once(catalog: Catalog, tmp_path: Path) -> None:
     assert load_table(catalog, NAME) is None
     made = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
     again = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
@@ -37,7 +37,7 @@ def test_a_table_is_made_once(catalog: Catalog, tmp_path: Path) -> None:
     assert made.metadata.format_version == 2
 
 
-def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: Catalog, tmp_path: Path) -> None:
+def test_ensure_table_appends_columns_and_drops_none(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT, old STRING, s STRUCT<a: STRING>")
     table = ensure(catalog, tmp_path, "new DATE, id BIGINT, s STRUCT<b: INT, a: STRING>")
     types = {field.name: str(field.field_type) for field in table.schema().fields}
@@ -46,19 +46,19 @@ def test_columns_are_added_at_the_end_and_nothing_is_dropped(catalog: Catalog, t
     assert str(types["s"]).index(" a: ") < str(types["s"]).index(" b: ")
 
 
-def test_a_column_that_is_no_longer_named_becomes_optional(catalog: Catalog, tmp_path: Path) -> None:
+def test_ensure_table_makes_unlisted_columns_optional(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT NOT NULL, gone STRING NOT NULL, s STRUCT<a: INT NOT NULL, b: INT>")
     table = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<b: INT>")
     schema = table.schema()
     assert [schema.find_field(name).required for name in ("id", "gone", "s.a")] == [True, False, False]
 
 
-def test_a_column_that_was_required_and_may_now_be_absent(catalog: Catalog, tmp_path: Path) -> None:
+def test_ensure_table_makes_relaxed_columns_optional(catalog: Catalog, tmp_path: Path) -> None:
     ensure(catalog, tmp_path, "id INT NOT NULL")
     assert not ensure(catalog, tmp_path, "id INT").schema().find_field("id").required
 
 
-def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: Catalog, tmp_path: Path) -> None:
+def test_ensure_table_adds_required_columns_as_optional(catalog: Catalog, tmp_path: Path) -> None:
     """Rows that are there already have no value for it."""
     ensure(catalog, tmp_path, "id INT")
     assert not ensure(catalog, tmp_path, "id INT, later STRING NOT NULL").schema().find_field("later").required
@@ -67,7 +67,7 @@ def test_a_required_column_that_comes_later_is_optional_in_the_table(catalog: Ca
 @pytest.mark.parametrize(
     ("before", "after"), [("v BIGINT", "v INT"), ("v DOUBLE", "v FLOAT"), ("v DECIMAL(9,2)", "v DECIMAL(5,2)")]
 )
-def test_a_type_is_never_narrowed(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
+def test_ensure_table_never_narrows_a_type(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
     made = ensure(catalog, tmp_path, before)
     assert ensure(catalog, tmp_path, after).metadata_location == made.metadata_location
 
@@ -81,7 +81,7 @@ def test_a_type_is_never_narrowed(catalog: Catalog, tmp_path: Path, before: str,
         ("s STRUCT<a: INT>", "s INT"),
     ],
 )
-def test_a_type_that_can_not_be_widened_is_an_error(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
+def test_ensure_table_rejects_incompatible_types(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
     made = ensure(catalog, tmp_path, before)
     with pytest.raises(SpecError, match=r"incompatible schema change of table raw\.things") as raised:
         ensure(catalog, tmp_path, after)
@@ -89,7 +89,7 @@ def test_a_type_that_can_not_be_widened_is_an_error(catalog: Catalog, tmp_path: 
     assert catalog.load_table(str(NAME)).metadata_location == made.metadata_location
 
 
-def test_two_applications_that_start_at_once(tmp_path: Path) -> None:
+def test_open_catalog_in_two_applications_at_once(tmp_path: Path) -> None:
     """Each has its own catalog on one database; both find the same table."""
 
     def start(number: int) -> str:

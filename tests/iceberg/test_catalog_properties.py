@@ -104,7 +104,7 @@ JDBC = {"type": "jdbc", "uri": f"jdbc:postgresql://{DATABASE}", "jdbc.schema-ver
     ],
     ids=["rest", "postgres", "postgres-url", "postgres-query", "hive", "glue"],
 )
-def test_both_are_told_the_same_catalog(tmp_path: Path, environ: Environ, python: Environ, spark: Environ) -> None:
+def test_catalog_properties_match_spark_conf(tmp_path: Path, environ: Environ, python: Environ, spark: Environ) -> None:
     settings = load_settings(flags={}, environ=environ, folder=tmp_path)
     assert catalog_properties(settings) == python
     prefix = "spark.sql.catalog.headrace"
@@ -114,7 +114,7 @@ def test_both_are_told_the_same_catalog(tmp_path: Path, environ: Environ, python
     assert secret_names(settings) == dict.fromkeys(hidden, "")
 
 
-def test_properties_of_a_profile_are_handed_on(tmp_path: Path) -> None:
+def test_catalog_properties_include_the_profile(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text('[p]\ncatalog.type = "glue"\ncatalog.properties."glue.id" = "123"\n')
     settings = load_settings(flags={"profile": "p"}, environ={}, folder=tmp_path)
     assert catalog_properties(settings)["glue.id"] == "123"

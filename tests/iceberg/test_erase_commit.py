@@ -53,7 +53,7 @@ def erased_files(session: SparkSession, table: Table, *, goes: bool) -> Replaced
 
 
 @pytest.mark.parametrize("goes", [True, False], ids=["rows go", "nothing goes"])
-def test_a_landing_at_the_last_moment_refuses_the_erasure(
+def test_erasure_fails_after_a_concurrent_landing(
     session: SparkSession, catalog: Catalog, landed: Table, monkeypatch: pytest.MonkeyPatch, goes: bool
 ) -> None:
     name = "replace_files" if goes else "_change_nothing"
@@ -73,7 +73,7 @@ def test_a_landing_at_the_last_moment_refuses_the_erasure(
 
 
 @pytest.mark.parametrize("goes", [True, False], ids=["rows go", "nothing goes"])
-def test_an_erasure_refuses_what_was_planned_before(session: SparkSession, catalog: Catalog, landed: Table, goes: bool) -> None:
+def test_landing_fails_after_a_concurrent_erasure(session: SparkSession, catalog: Catalog, landed: Table, goes: bool) -> None:
     erased = commit_landed_erasure(
         session, catalog, NAME, files=erased_files(session, landed, goes=goes), planned=read_ledger(landed)
     )

@@ -227,7 +227,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert max(parquet.metadata.row_group(index).num_rows for index in range(parquet.num_row_groups)) <= 100
 
 
-def test_a_batch_that_is_given_up_leaves_no_file_in_progress(tmp_path: Path) -> None:
+def test_aborted_batch_leaves_no_file_in_progress(tmp_path: Path) -> None:
     table_format = format_of(Transform("identity", "id"))
     files = TableFiles(table_format, folder=f"file://{tmp_path}", name="n")
     files.write(pa.Table.from_pylist([{"id": 1}, {"id": 2}], schema=table_format.arrow_schema))

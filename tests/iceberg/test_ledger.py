@@ -32,7 +32,7 @@ ledgers = st.builds(
 
 
 @given(ledgers)
-def test_json_keeps_everything(ledger: Ledger) -> None:
+def test_ledger_json_round_trip(ledger: Ledger) -> None:
     assert Ledger.from_json(ledger.to_json()) == ledger
 
 
@@ -42,12 +42,12 @@ def land(catalog: Catalog, table: Table, offsets: Mapping[int, int], *, writer: 
     return append_checkpoint(catalog, table, files=write_files(table, rows=3), planned=planned, new=new)
 
 
-def test_a_table_that_nothing_landed_in(table: Table) -> None:
+def test_ledger_of_a_table_without_landings(table: Table) -> None:
     assert read_ledger(table) == Ledger()
     assert not was_rolled_back(table)
 
 
-def test_the_entry_stands_in_the_snapshot_and_in_the_properties(catalog: Catalog, table: Table) -> None:
+def test_ledger_entry_is_in_the_snapshot_and_the_properties(catalog: Catalog, table: Table) -> None:
     table = land(catalog, table, {0: 3}, writer="a")
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -58,7 +58,7 @@ def test_the_entry_stands_in_the_snapshot_and_in_the_properties(catalog: Catalog
     assert (found.snapshot_id, found.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
 
 
-def test_someone_elses_snapshot_is_no_rollback(catalog: Catalog, table: Table) -> None:
+def test_foreign_snapshot_is_no_rollback(catalog: Catalog, table: Table) -> None:
     table = land(catalog, table, {0: 3}, writer="a")
     table = add_files(table)
     assert read_ledger(table).writer == "a"
@@ -112,7 +112,7 @@ def test_a_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: Catalog
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_rollback_in_front_of_all_entries_starts_over(catalog: Catalog, table: Table, times: int) -> None:
+def test_rollback_before_all_entries_starts_over(catalog: Catalog, table: Table, times: int) -> None:
     table = add_files(table)
     target = table.metadata.current_snapshot_id
     assert target is not None
@@ -122,7 +122,7 @@ def test_a_rollback_in_front_of_all_entries_starts_over(catalog: Catalog, table:
     assert (dict(found.offsets), found.checkpoint_id) == ({}, times)
 
 
-def test_a_rollback_to_a_snapshot_that_says_nothing_is_an_error(catalog: Catalog, table: Table) -> None:
+def test_rollback_to_a_snapshot_without_an_entry_is_an_error(catalog: Catalog, table: Table) -> None:
     """Read as "nothing was landed yet", everything would be landed a second time."""
     table = add_files(land(catalog, table, {0: 3}, writer="a"))
     target, before = table.metadata.current_snapshot_id, read_ledger(table).snapshot_id

@@ -88,7 +88,7 @@ class Shore:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_somebody_may_need_stays_and_the_rest_goes(catalog: SqlCatalog, table: Table, seed: int) -> None:
+def test_remove_orphans_keeps_needed_files(catalog: SqlCatalog, table: Table, seed: int) -> None:
     shore, chance = Shore(catalog, table), Random(seed)
     steps = [shore.write, shore.commit, shore.write, shore.commit, shore.die, shore.replace, shore.thin, shore.clean]
     for _ in range(40):
@@ -105,7 +105,7 @@ def test_what_somebody_may_need_stays_and_the_rest_goes(catalog: SqlCatalog, tab
     assert shore.dead
 
 
-def test_a_file_that_an_entry_names_stays_however_old_it_is(catalog: SqlCatalog, table: Table) -> None:
+def test_remove_orphans_keeps_files_in_ledger_entries(catalog: SqlCatalog, table: Table) -> None:
     shore = Shore(catalog, table)
     shore.write()
     shore.commit()
@@ -116,7 +116,7 @@ def test_a_file_that_an_entry_names_stays_however_old_it_is(catalog: SqlCatalog,
     assert (exists(named), exists(nameless)) == (True, False)
 
 
-def test_a_table_whose_files_are_called_otherwise_is_left_alone(catalog: SqlCatalog, table: Table) -> None:
+def test_remove_orphans_skips_tables_with_other_locations(catalog: SqlCatalog, table: Table) -> None:
     shore = Shore(catalog, table)
     shore.write()
     shore.commit()
@@ -125,7 +125,7 @@ def test_a_table_whose_files_are_called_otherwise_is_left_alone(catalog: SqlCata
     assert (found, waiting) == (Orphans(), {})
 
 
-def test_what_others_have_where_a_table_has_files_too_is_left_alone(catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
+def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
     """A stream can be told to put its files anywhere: here where all tables have theirs."""
     other = ensure_table(
         catalog, TableName("raw", "others"), columns=(Column("n", Primitive("long")),), location=f"file://{tmp_path}/others"

@@ -27,7 +27,7 @@ MOMENT = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone.utc)
         (Primitive("timestamp_ntz"), [MOMENT.replace(tzinfo=None), None]),
     ],
 )
-def test_dates_and_times_are_partitions_of_their_own(tmp_path: Path, kind: Primitive, values: list[Any]) -> None:
+def test_identity_partitions_of_dates_and_times(tmp_path: Path, kind: Primitive, values: list[Any]) -> None:
     catalog = open_catalog(load_settings(flags={}, environ={}, folder=tmp_path))
     table = ensure_table(
         catalog,

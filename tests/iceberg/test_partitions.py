@@ -31,7 +31,7 @@ def append(table: Table, *days: date) -> int:
     return snapshot.snapshot_id
 
 
-def test_partitions_are_those_with_rows_and_a_snapshot_names_those_that_it_changed(tmp_path: Path) -> None:
+def test_list_and_changed_partitions(tmp_path: Path) -> None:
     table = make_table(tmp_path, partition_by=(Transform("months", "day"),))
     assert list_partitions(table) == ()
     first = append(table, date(2026, 1, 3), date(2026, 1, 9), date(2026, 3, 1))
@@ -47,7 +47,7 @@ def test_partitions_are_those_with_rows_and_a_snapshot_names_those_that_it_chang
     assert changed_partitions(table, 1) == (), "a snapshot that is gone"
 
 
-def test_a_table_without_partitions_has_none(tmp_path: Path) -> None:
+def test_list_partitions_of_an_unpartitioned_table(tmp_path: Path) -> None:
     table = make_table(tmp_path, partition_by=())
     assert changed_partitions(table, append(table, date(2026, 1, 3))) == ()
     assert list_partitions(table) == ()

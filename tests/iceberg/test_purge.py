@@ -33,7 +33,7 @@ def data_files(table: Table) -> set[str]:
     return {file.uri for file in list_all(table.location()) if file.uri.endswith(".parquet")}
 
 
-def test_the_past_goes_and_the_rows_stay(catalog: Catalog, table: Table) -> None:
+def test_purge_removes_history_and_keeps_rows(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     table = land(catalog, table, first=2)
     before = read_ledger(table)
@@ -65,16 +65,14 @@ def test_the_past_goes_and_the_rows_stay(catalog: Catalog, table: Table) -> None
     assert KEY in current.summary.additional_properties
 
 
-def test_landing_goes_on_after_it(catalog: Catalog, table: Table) -> None:
+def test_purge_does_not_stop_landing(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     land(catalog, table, first=2)
     assert numbers(catalog, table) == [0, 1, 2, 3]
 
 
-def test_later_commits_do_not_warn_of_metadata_that_is_gone(
-    catalog: Catalog, table: Table, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_purge_causes_no_warnings_in_later_commits(catalog: Catalog, table: Table, caplog: pytest.LogCaptureFixture) -> None:
     with table.transaction() as transaction:
         transaction.set_properties({"write.metadata.previous-versions-max": "3"})
     for first in range(0, 8, 2):
@@ -88,7 +86,7 @@ def test_later_commits_do_not_warn_of_metadata_that_is_gone(
     assert len(metadata) == 4, "the current one and three of before"
 
 
-def test_a_second_time_nothing_goes(catalog: Catalog, table: Table) -> None:
+def test_purge_is_idempotent(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     files = data_files(table)
@@ -98,20 +96,20 @@ def test_a_second_time_nothing_goes(catalog: Catalog, table: Table) -> None:
     assert numbers(catalog, table) == [0, 1]
 
 
-def test_an_empty_table(catalog: Catalog, table: Table) -> None:
+def test_purge_of_an_empty_table(catalog: Catalog, table: Table) -> None:
     purge_table(catalog, NAME, folders=(table.location(),), before=LATER)
     assert read_ledger(land(catalog, table, first=0)) != Ledger()
     assert numbers(catalog, table) == [0, 1]
 
 
-def test_what_is_younger_than_the_lock_stays(catalog: Catalog, table: Table) -> None:
+def test_purge_keeps_files_newer_than_the_lock(catalog: Catalog, table: Table) -> None:
     land(catalog, table, first=0)
     young = write_files(table, rows=1)[0].file_path
     purge_table(catalog, NAME, folders=(table.location(),), before=time.time() - 60)
     assert young in data_files(table)
 
 
-def test_of_a_shared_table_only_ours_goes(catalog: Catalog, table: Table) -> None:
+def test_purge_of_a_shared_table_removes_own_files(catalog: Catalog, table: Table) -> None:
     """What another pipeline has written and not committed yet must still be there when it does."""
     add_files(land(catalog, table, first=0))
     table = catalog.load_table(str(NAME))

@@ -54,7 +54,7 @@ def empty_the_catalog(settings: Settings) -> Catalog:
     return open_catalog(settings)
 
 
-def test_a_folder_with_a_table_is_not_taken_for_a_new_one(settings: Settings) -> None:
+def test_ensure_table_rejects_a_folder_with_an_unregistered_table(settings: Settings) -> None:
     catalog = open_catalog(settings)
     land(catalog, ensure(catalog, settings), first=0)
     catalog = empty_the_catalog(settings)
@@ -65,12 +65,12 @@ def test_a_folder_with_a_table_is_not_taken_for_a_new_one(settings: Settings) ->
     assert not catalog.table_exists("raw.numbers")
 
 
-def test_a_table_that_was_created_and_never_written_to_is_created_again(settings: Settings) -> None:
+def test_ensure_table_recreates_a_table_without_data(settings: Settings) -> None:
     ensure(open_catalog(settings), settings)
     assert ensure(empty_the_catalog(settings), settings).current_snapshot() is None
 
 
-def test_registered_tables_go_on_from_their_ledgers(settings: Settings) -> None:
+def test_register_tables_continues_from_ledgers(settings: Settings) -> None:
     catalog = open_catalog(settings)
     for name in NAMES:
         table = land(catalog, ensure(catalog, settings, name), first=0)
@@ -146,7 +146,7 @@ def test_the_newest_of_two_metadata_files_of_one_version_is_registered(settings:
 
 
 @pytest.mark.parametrize("left", [0, 100])
-def test_a_half_written_metadata_file_does_not_count(settings: Settings, left: int) -> None:
+def test_register_tables_skips_incomplete_metadata(settings: Settings, left: int) -> None:
     catalog = open_catalog(settings)
     table = land(catalog, ensure(catalog, settings), first=0)
     newest = Path(table.metadata_location.removeprefix("file://"))
@@ -155,7 +155,7 @@ def test_a_half_written_metadata_file_does_not_count(settings: Settings, left: i
     assert found.metadata_location.endswith(newest.name)
 
 
-def test_a_table_whose_creation_died_is_created(settings: Settings) -> None:
+def test_ensure_table_after_a_crashed_creation(settings: Settings) -> None:
     folder = Path(table_location(settings, NAMES[0]).removeprefix("file://")) / "metadata"
     folder.mkdir(parents=True)
     (folder / "00000-00000000-0000-0000-0000-000000000000.metadata.json").write_text("{")

@@ -97,7 +97,7 @@ def test_null_parents_of_required_fields_are_written(kind: pa.DataType, values: 
         (DEEP, {**FULL, "m": [("a", {"x": None, "y": None})]}, "c.m[...].x"),
     ],
 )
-def test_a_missing_value_is_refused_with_its_path(kind: pa.DataType, value: object, path: str) -> None:
+def test_missing_value_is_rejected_with_its_path(kind: pa.DataType, value: object, path: str) -> None:
     with pytest.raises(RequiredNullError, match="null in a required field") as refused:
         written(marked([None, value, None], kind))
     assert refused.value.path == path

@@ -347,7 +347,7 @@ def test_bounds_spare_reading_files(ids: Table, tmp_path: Path) -> None:
     assert store.fetch(ids, files, match=nothing).num_rows == 0
 
 
-def test_a_second_store_uses_what_is_there(ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_row_store_reuses_cached_rows(ids: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch(RowStore(tmp_path / "cache", most_bytes=LARGE), ids, 3)
     monkeypatch.setattr(row_store_module, "read_rows", None)
     monkeypatch.setattr(row_store_module, "build_index", None)
@@ -436,7 +436,7 @@ def test_deletes_of_a_later_snapshot_take_effect(
     assert len(everything) == 10_027
 
 
-def test_the_cache_stays_below_its_bound(ids: Table, tmp_path: Path) -> None:
+def test_row_store_stays_below_its_bound(ids: Table, tmp_path: Path) -> None:
     folder, files = tmp_path / "cache", LiveFiles().of(ids, None)
     one = RowStore(tmp_path / "probe", most_bytes=LARGE)
     one.rows(ids, files[0])
@@ -536,7 +536,7 @@ def test_only_the_owner_may_read_the_cache(ids: Table, tmp_path: Path) -> None:
     assert folders | {stat.S_IMODE((tmp_path / "cache" / "rows").stat().st_mode)} == {0o700}
 
 
-def test_half_written_files_of_a_dead_process_are_removed(ids: Table, tmp_path: Path) -> None:
+def test_incomplete_files_of_a_crashed_process_are_removed(ids: Table, tmp_path: Path) -> None:
     folder, files = tmp_path / "cache", LiveFiles().of(ids, None)
     RowStore(folder, most_bytes=LARGE).rows(ids, files[2])
     inside = cached(folder)[0].parent
@@ -573,7 +573,7 @@ def test_threads_share_a_store_that_evicts(ids: Table, tmp_path: Path) -> None:
     assert wrong == []
 
 
-def test_a_table_that_was_dropped_leaves_no_rows_to_its_successor(catalog: Catalog, tmp_path: Path) -> None:
+def test_rows_of_a_dropped_table_are_not_reused(catalog: Catalog, tmp_path: Path) -> None:
     store, path = RowStore(tmp_path / "cache", most_bytes=LARGE), f"file://{tmp_path}/rows.parquet"
     catalog.create_namespace("raw")
     found = []

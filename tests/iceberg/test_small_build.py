@@ -122,7 +122,9 @@ def assert_refused(catalog: Catalog, delta: RowDelta, planned: BuildLedger, erro
 
 
 @DELTAS
-def test_a_compaction_of_its_files_refuses_the_build(catalog: Catalog, built: Table, make: Callable[[Table], RowDelta]) -> None:
+def test_small_build_fails_after_compaction_of_its_files(
+    catalog: Catalog, built: Table, make: Callable[[Table], RowDelta]
+) -> None:
     delta, planned = make(built), read_build(built)
     replace_file(catalog, 0)
     assert_refused(catalog, delta, planned, CompactedError)
@@ -130,7 +132,9 @@ def test_a_compaction_of_its_files_refuses_the_build(catalog: Catalog, built: Ta
 
 
 @DELTAS
-def test_new_deletes_in_its_files_refuse_the_build(catalog: Catalog, built: Table, make: Callable[[Table], RowDelta]) -> None:
+def test_small_build_fails_after_new_deletes_in_its_files(
+    catalog: Catalog, built: Table, make: Callable[[Table], RowDelta]
+) -> None:
     delta, planned = make(built), read_build(built)
     delete_elsewhere(catalog, 0)
     assert_refused(catalog, delta, planned, CompactedError)
@@ -138,7 +142,7 @@ def test_new_deletes_in_its_files_refuse_the_build(catalog: Catalog, built: Tabl
 
 
 @DELTAS
-def test_replaced_deletes_of_its_files_refuse_the_build(
+def test_small_build_fails_after_replaced_deletes_of_its_files(
     catalog: Catalog, built: Table, make: Callable[[Table], RowDelta]
 ) -> None:
     delete_elsewhere(catalog, 0)
@@ -154,7 +158,9 @@ def test_replaced_deletes_of_its_files_refuse_the_build(
 
 @DELTAS
 @pytest.mark.parametrize("other", ["append", "compaction", "delete"])
-def test_changes_of_other_files_pass(catalog: Catalog, built: Table, make: Callable[[Table], RowDelta], other: str) -> None:
+def test_small_build_succeeds_after_changes_of_other_files(
+    catalog: Catalog, built: Table, make: Callable[[Table], RowDelta], other: str
+) -> None:
     delta, planned = make(built), read_build(built)
     if other == "append":
         catalog.load_table(str(NAME)).append(as_arrow([(20, START, "b")]).cast(built.schema().as_arrow()))
@@ -168,19 +174,19 @@ def test_changes_of_other_files_pass(catalog: Catalog, built: Table, make: Calla
     assert read_build(catalog.load_table(str(NAME))) == entry
 
 
-def test_a_snapshot_that_is_gone_refuses_the_build(catalog: Catalog, built: Table) -> None:
+def test_small_build_fails_if_its_snapshot_is_expired(catalog: Catalog, built: Table) -> None:
     delta, planned = replace(delta_deleting(built), snapshot_id=1), read_build(built)
     assert_refused(catalog, delta, planned, CompactedError)
 
 
-def test_a_file_that_is_in_no_manifest_refuses_the_build(catalog: Catalog, built: Table) -> None:
+def test_small_build_fails_if_a_file_is_in_no_manifest(catalog: Catalog, built: Table) -> None:
     delta = RowDelta(removed=added(built, 9), snapshot_id=built.metadata.current_snapshot_id)
     assert_refused(catalog, delta, read_build(built), CompactedError)
 
 
 @DELTAS
 @pytest.mark.parametrize("with_rows", [True, False])
-def test_another_build_refuses_this_one(
+def test_small_build_fails_after_another_build(
     catalog: Catalog, built: Table, make: Callable[[Table], RowDelta], with_rows: bool
 ) -> None:
     delta, planned = make(built), read_build(built)
@@ -190,7 +196,7 @@ def test_another_build_refuses_this_one(
     assert_refused(catalog, RowDelta(), planned, TakenOverError)
 
 
-def test_a_rolled_back_table_refuses_the_build(catalog: Catalog, built: Table) -> None:
+def test_small_build_fails_after_a_rollback(catalog: Catalog, built: Table) -> None:
     old = built.metadata.current_snapshot_id
     assert old is not None
     commit(catalog, RowDelta(added=added(built, 30)))
@@ -235,7 +241,7 @@ class Faulty:
     ("steps", "commits"),
     [(["fails after"], 1), (["fails before"], 2), (["fails before", "fails after"], 2), (["fails before"] * 6, 7)],
 )
-def test_a_lost_answer_commits_once(
+def test_small_build_commits_once_after_a_lost_response(
     catalog: Catalog,
     built: Table,
     make: Callable[[Table], RowDelta],
@@ -255,7 +261,7 @@ def test_a_lost_answer_commits_once(
     assert len(catalog.load_table(str(NAME)).snapshots()) == 2
 
 
-def test_a_catalog_that_stays_away_is_unavailable(catalog: Catalog, built: Table) -> None:
+def test_small_build_raises_unavailable_during_an_outage(catalog: Catalog, built: Table) -> None:
     faulty = Faulty(catalog, iter(["fails before"] * 100), lambda: ConnectionError("refused"))
     planned = read_build(built)
     with pytest.raises(UnavailableError, match="refused"):
@@ -279,7 +285,7 @@ class Interrupted:
         return getattr(self._catalog, name)
 
 
-def test_an_append_at_the_last_moment_passes(catalog: Catalog, built: Table) -> None:
+def test_commit_succeeds_after_a_concurrent_append(catalog: Catalog, built: Table) -> None:
     rows = as_arrow([(20, START, "b")]).cast(built.schema().as_arrow())
     interrupted = Interrupted(catalog, lambda: catalog.load_table(str(NAME)).append(rows))
     planned = read_build(built)
@@ -289,7 +295,7 @@ def test_an_append_at_the_last_moment_passes(catalog: Catalog, built: Table) -> 
 
 @pytest.mark.parametrize("changes_rows", [True, False])
 @pytest.mark.parametrize("other_changes_rows", [True, False])
-def test_another_build_at_the_last_moment_is_not_overwritten(
+def test_commit_does_not_overwrite_a_concurrent_build(
     catalog: Catalog, built: Table, monkeypatch: pytest.MonkeyPatch, changes_rows: bool, other_changes_rows: bool
 ) -> None:
     planned, real = read_build(built), catalog.commit_table

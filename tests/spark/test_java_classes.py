@@ -24,7 +24,7 @@ def test_a_static_method_is_called_beside_another_method_of_its_name(spark: Spar
     assert cache.get().equals(cache.get())
 
 
-def test_an_instance_is_made_by_a_call(spark: SparkSession) -> None:
+def test_java_class_call_creates_an_instance(spark: SparkSession) -> None:
     number = iceberg_class(spark, "types.Types$LongType").get()
     field = iceberg_class(spark, "types.Types$NestedField").optional(1, "id", number)
     assert str(iceberg_class(spark, "Schema")([field]).findField(1)) == "1: id: optional long"
@@ -37,6 +37,6 @@ def test_py4j_makes_an_array_of_a_class(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("name", "method"), [("spark.NoSuchClass", "get"), ("spark.SparkTableCache", "no_such_method")])
-def test_what_does_not_exist_is_an_error(spark: SparkSession, name: str, method: str) -> None:
+def test_java_class_missing_class_is_an_error(spark: SparkSession, name: str, method: str) -> None:
     with pytest.raises(Py4JError):
         getattr(iceberg_class(spark, name), method)()

@@ -107,7 +107,7 @@ class Prepared:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_rows_are_what_spark_makes_of_them(session: SparkSession, name: str) -> None:
+def test_prepared_query_equals_spark(session: SparkSession, name: str) -> None:
     prepared = Prepared(session, QUERIES[name])
     same = from_arrow(session, people(3), PEOPLE)
     for given, looked_up in ((orders(7), same), (orders(0), same), (orders(20, first=3), None), (orders(5), same)):
@@ -165,7 +165,7 @@ def test_only_subqueries_in_expressions_and_the_clock_need_a_job(session: SparkS
     assert prepared.is_local(relations, tmp_path / "rows") == (name != "scalar subquery")
 
 
-def test_a_plan_with_an_operator_that_is_not_known_needs_a_job(session: SparkSession, tmp_path: Path) -> None:
+def test_plan_with_an_unknown_operator_needs_a_job(session: SparkSession, tmp_path: Path) -> None:
     prepared = Prepared(session, "SELECT TRANSFORM(id) USING 'cat' AS (id) FROM {orders}")
     relations = {"orders": from_arrow(session, orders(5), ORDERS), "people": from_arrow(session, people(2), PEOPLE)}
     assert not prepared.is_local(relations, tmp_path / "rows")
@@ -203,7 +203,7 @@ def test_cached_blocks_are_evicted_for_a_query(session: SparkSession) -> None:
         cached.unpersist()
 
 
-def test_tasks_of_queries_have_none_of_spark_s_ids(session: SparkSession) -> None:
+def test_local_task_ids_differ_from_spark_task_ids(session: SparkSession) -> None:
     prepared = Prepared(session, QUERIES["aggregate"])
     prepared.collect({"orders": from_arrow(session, orders(1), ORDERS), "people": from_arrow(session, people(1), PEOPLE)})
     jvm = session._jvm
@@ -215,7 +215,7 @@ def test_tasks_of_queries_have_none_of_spark_s_ids(session: SparkSession) -> Non
     assert last < jvm.org.apache.spark.storage.BlockInfo.NON_TASK_WRITER() < 0, "ids go down from here"
 
 
-def test_an_error_is_spark_s_own_and_leaves_the_query_usable(session: SparkSession) -> None:
+def test_prepared_query_is_usable_after_a_spark_error(session: SparkSession) -> None:
     total = "sum(amount) OVER (PARTITION BY person ORDER BY id)"
     prepared = Prepared(session, f"SELECT id, {total} + if(id = '3', raise_error('no three'), 0) AS n FROM {{orders}}")
     people_rows = from_arrow(session, people(1), PEOPLE)

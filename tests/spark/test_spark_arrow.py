@@ -75,7 +75,7 @@ def test_the_error_of_a_query_is_pysparks(spark: SparkSession) -> None:
         to_arrow(spark.sql("SELECT raise_error('no such thing') AS n"))
 
 
-def test_no_file_is_left(spark: SparkSession) -> None:
+def test_conversions_leave_no_temporary_files(spark: SparkSession) -> None:
     folder = Path(spark.sparkContext._temp_dir)
     before = set(folder.iterdir())
     from_arrow(spark, *rows_of(3))

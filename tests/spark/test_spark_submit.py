@@ -58,7 +58,7 @@ def secret_parts() -> list[str]:
     return ["verysecret", "keynumber1", "alsosecret", "pgsecret1", "urlsecret"]
 
 
-def test_on_kubernetes_the_image_has_all_and_secrets_stay_in_the_cluster(tmp_path: Path) -> None:
+def test_submission_to_kubernetes_uses_the_image_and_its_secret(tmp_path: Path) -> None:
     planned, shown = plan(tmp_path, "k8s://https://kube.example.com")
     assert planned.arguments[-3:] == (spark_submit.IN_IMAGE, "build", "payments")
     assert planned.arguments[planned.arguments.index("--deploy-mode") + 1] == "cluster"
@@ -78,7 +78,7 @@ def test_on_kubernetes_the_image_has_all_and_secrets_stay_in_the_cluster(tmp_pat
     assert planned.properties["spark.executor.memory"] == "2g"
 
 
-def test_on_kubernetes_an_own_pipeline_needs_a_way_to_the_pods(tmp_path: Path) -> None:
+def test_submission_to_kubernetes_with_a_pipeline_needs_an_upload_path(tmp_path: Path) -> None:
     write_shop(tmp_path)
     with pytest.raises(SettingsError, match=r"container\.image is not set"):
         plan(tmp_path, "k8s://https://kube.example.com", conf="")
@@ -93,9 +93,7 @@ def test_on_kubernetes_an_own_pipeline_needs_a_way_to_the_pods(tmp_path: Path) -
     assert sent.properties["spark.kubernetes.driverEnv.HEADRACE_PROFILE"] == "kube"
 
 
-def test_on_yarn_code_settings_and_packages_go_along_and_secrets_only_into_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submission_to_yarn_sends_code_and_keeps_secrets_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "headrace.app.submitting.spark_jars", lambda settings, report: (Path("/jars/a.jar"), Path("/jars/b.jar"))
     )
@@ -133,9 +131,7 @@ def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch
     assert "hunter2" not in shown
 
 
-def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dry_run_redacts_escaped_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     _, shown = plan(
         tmp_path, "yarn", conf="", PGPASSWORD="hunter\\2", AWS_SECRET_ACCESS_KEY="hünter2", HEADRACE_KAFKA_PASSWORD="h2"
@@ -146,7 +142,7 @@ def test_a_dry_run_hides_a_secret_that_is_written_otherwise_in_the_file(
     assert "nter2" not in shown
 
 
-def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redaction_covers_every_secret_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark does: the value of a name or of a value in which the pattern is found is not shown."""
     monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, _ = plan(
@@ -165,7 +161,7 @@ def test_spark_hides_every_variable_that_may_carry_a_secret(tmp_path: Path, monk
     assert not hides.search("spark://host:7077")
 
 
-def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_to_standalone_runs_the_driver_locally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, shown = plan(tmp_path, "spark://spark.example.com:7077", conf="")
     assert planned.arguments[planned.arguments.index("--deploy-mode") + 1] == "client"
@@ -173,14 +169,14 @@ def test_a_standalone_cluster_takes_no_driver(tmp_path: Path, monkeypatch: pytes
     assert "#headrace_code" in planned.properties["spark.archives"]
 
 
-def test_a_local_master_runs_tasks_in_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_to_a_local_master_uses_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, _ = plan(tmp_path, "local[2]", conf="")
     assert planned.arguments[planned.arguments.index("--master") + 1] == "local[2,4]"
     assert planned.properties["spark.pyspark.python"] == sys.executable
 
 
-def test_the_file_of_settings_is_for_its_owner_and_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_properties_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "told"
     program = tmp_path / "spark-submit"
     program.write_text(
@@ -196,7 +192,7 @@ def test_the_file_of_settings_is_for_its_owner_and_gone_afterwards(tmp_path: Pat
     assert lines[2:] == ["--master", "yarn", "main.py", "700", "spark.secret=verysecret"]
 
 
-def test_a_cluster_s_own_settings_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_includes_cluster_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stack's secret is in a file there: without it the master lets nobody in."""
     told, program = tmp_path / "told", tmp_path / "spark-submit"
     program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {told}\n')
@@ -210,6 +206,6 @@ def test_a_cluster_s_own_settings_go_along(tmp_path: Path, monkeypatch: pytest.M
         assert told.read_text() == wanted
 
 
-def test_properties_are_read_as_they_were_written() -> None:
+def test_properties_text_round_trip() -> None:
     text = properties_text({"a": " led by a space", "b": "back\\slash\nline", "c": "ünï🙂", "d": "k=v:#!"})
     assert text.splitlines() == ["a=\\ led by a space", "b=back\\\\slash\\nline", "c=\\u00fcn\\u00ef\\ud83d\\ude42", "d=k=v:#!"]

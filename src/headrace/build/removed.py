@@ -1,4 +1,4 @@
-"""Record the rows that a build replaced or deleted in a layer table, as they were before.
+"""Record the rows that a build replaced or deleted in a layer table.
 
 They are stored in `metadata.removed_<namespace>_<table>` (`__` replaces the dot of a nested namespace) for downstream tables,
 which must rebuild the rows derived from them. Deletes are recorded, too, so that an older event that arrives late does not
