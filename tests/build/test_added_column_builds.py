@@ -56,7 +56,7 @@ def layer_lake(spark: SparkSession, tmp_path: Path) -> LayerLake:
     return layer_lake
 
 
-def test_own_columns_are_shown_and_read_on(layer_lake: LayerLake) -> None:
+def test_own_columns_with_reserved_names_are_visible_downstream(layer_lake: LayerLake) -> None:
     rows = run_query(layer_lake.catalog, "SELECT * EXCLUDE (_build_id, amount) FROM pond.addresses").to_pylist()
     assert rows == [{"k": "k1", "n": 1, STATE: "NY", CARRIED: "u"}]
     table = layer_lake.catalog.load_table("pond.addresses")

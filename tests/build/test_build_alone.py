@@ -39,7 +39,7 @@ def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
     return outcome
 
 
-def test_tables_one_by_one_are_what_a_build_of_all_makes(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_built_one_by_one_equal_a_full_build(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
     layer_lake.land([event("a", "x", n=1), event("b", "x", n=2), event("c", None, n=3), event("d", "y", n=4, cents=-5)])
     first = [alone(layer_lake, spark, name) for name in ("checked", "reader")]
@@ -64,7 +64,7 @@ def test_tables_one_by_one_are_what_a_build_of_all_makes(spark: SparkSession, tm
     assert {row["build_id"] for row in read_results(layer_lake.catalog, "pond")} == {1, 2, 3}
 
 
-def test_a_table_whose_input_was_never_built_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_build_of_a_table_with_an_unbuilt_input_fails(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
     layer_lake.land([event("a", "x", n=1)])
     with pytest.raises(BuildError, match=r"its upstream table pond\.checked was never built") as refused:
@@ -73,7 +73,7 @@ def test_a_table_whose_input_was_never_built_is_refused(spark: SparkSession, tmp
     assert not layer_lake.catalog.table_exists("pond.reader")
 
 
-def test_a_table_that_fails_says_what_its_expectations_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_failed_build_reports_expectation_results(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, tables(otherwise="fail"))
     layer_lake.land([event("a", "x", n=1, cents=-1)])
     outcome = alone(layer_lake, spark, "checked")
@@ -85,7 +85,7 @@ def test_a_table_that_fails_says_what_its_expectations_found(spark: SparkSession
     assert [row["published"] for row in read_results(layer_lake.catalog, "pond")] == [False, False]
 
 
-def test_a_mistake_elsewhere_stops_no_other_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_in_one_table_does_not_stop_others(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
     layer_lake.land([event("a", "x", n=1)])
     (layer_lake.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.events")

@@ -41,7 +41,7 @@ def events(*cents: int, start: int = 0) -> list[Event]:
     ]
 
 
-def test_what_fails_an_expectation_is_counted_dropped_or_quarantined(spark: SparkSession, tmp_path: Path) -> None:
+def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(
         tmp_path,
         spark,
@@ -78,7 +78,7 @@ def test_what_fails_an_expectation_is_counted_dropped_or_quarantined(spark: Spar
     ]
 
 
-def test_a_failing_table_publishes_nothing_and_stops_only_its_readers(spark: SparkSession, tmp_path: Path) -> None:
+def test_failed_build_publishes_nothing_and_stops_only_downstream(spark: SparkSession, tmp_path: Path) -> None:
     tables = {"a/checked.sql": CHECKED.format(otherwise="fail"), "b/reader.sql": READER, "b/other.sql": OTHER}
     layer_lake = LayerLake(tmp_path, spark, tables)
     layer_lake.land(events(3, 5))
@@ -106,7 +106,7 @@ def test_a_failing_table_publishes_nothing_and_stops_only_its_readers(spark: Spa
     assert sum(layer_lake.rows("checked").values()) == 3
 
 
-def test_a_plan_says_what_and_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_plan_has_action_and_reasons(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="count"), "b/reader.sql": READER})
 
     def planned() -> list[tuple[str, str]]:
@@ -176,7 +176,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "where", "what"), BAD.values(), ids=BAD)
-def test_a_mistake_is_told_before_anything_is_written(
+def test_error_is_raised_before_anything_is_written(
     text: str, where: str, what: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as raised:
@@ -186,7 +186,7 @@ def test_a_mistake_is_told_before_anything_is_written(
     assert "headrace check pond" in raised.value.next_step
 
 
-def test_a_type_that_can_not_widen_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_incompatible_type_is_rejected_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/typed.sql": "SELECT id, n AS value FROM pond.events"})
     layer_lake.land(events(1, 2))
     layer_lake.build()
@@ -243,7 +243,7 @@ FROM pond.events"""
 
 
 @pytest.mark.parametrize("refreshes", [nullcontext, scanned_refreshes])
-def test_keys_that_are_not_unique_are_refused(
+def test_duplicate_keys_are_rejected(
     spark: SparkSession, tmp_path: Path, refreshes: Callable[[], AbstractContextManager[None]]
 ) -> None:
     tables = {
@@ -262,7 +262,7 @@ def test_keys_that_are_not_unique_are_refused(
     assert layer_lake.catalog.load_table("pond.wrong").current_snapshot() is None
 
 
-def test_a_spark_that_has_ended_is_told_as_that(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_reports_that_spark_ended(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(lake: Lake, planned: TablePlan) -> Built:
         raise Py4JNetworkError("Answer from Java side is empty")
 

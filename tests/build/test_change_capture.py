@@ -164,7 +164,7 @@ def rows_of(layer_lake: LayerLake) -> dict[str, Counter[str]]:
 @given(seed=st.integers(0, 2**32))
 @example(seed=3)
 @hypothesis_settings(max_examples=1, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
-def test_any_order_and_any_cut_give_the_database(
+def test_any_order_and_batching_yields_the_database(
     seed: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     random = Random(seed)
@@ -185,7 +185,7 @@ def test_any_order_and_any_cut_give_the_database(
     assert_same(found, rows_of(layer_lake))
 
 
-def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_value_that_no_event_contains_is_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(
         tmp_path, spark, {name: TABLES[name] for name in ("schemas/event.sql", "a/current.sql", "a/history.sql")}
     )
@@ -208,7 +208,7 @@ def test_what_no_event_tells_is_null_and_counted_until_one_does(spark: SparkSess
     assert bodies(layer_lake) == {1: None, 2: "short"}
 
 
-def test_a_new_snapshot_takes_away_what_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_snapshot_removes_missing_rows(spark: SparkSession, tmp_path: Path) -> None:
     """The events of a snapshot have one sequence, and come in any order; older ones that come later are gone as well."""
     tracked = TABLES["a/history.sql"].replace("valid_from: at", "valid_from: at\ntrack_history_except_column_list: [size]")
     layer_lake = LayerLake(tmp_path, spark, {**TABLES, "a/tracked.sql": tracked})
@@ -257,7 +257,7 @@ class Envelope:
         return {"before": None, "after": self.after, "source": {"lsn": self.lsn}, "op": self.op}
 
 
-def test_a_column_that_comes_is_followed_without_building_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_added_column_needs_no_refresh(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, GROWING)
     layer_lake.land([Envelope(1, {"id": 1, "size": 5}), Envelope(2, {"id": 2, "size": 6})])
     layer_lake.build()
@@ -292,7 +292,7 @@ def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: Spark
     assert_same(found, layer_lake.all_rows())
 
 
-def test_a_history_of_a_history_says_which_columns_it_can_not_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_history_of_a_history_rejects_reserved_columns(spark: SparkSession, tmp_path: Path) -> None:
     again = "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\n*/\nSELECT * FROM pond.versions"
     with pytest.raises(SpecError, match='column name "valid_from" is reserved: Headrace adds this column') as raised:
         LayerLake(tmp_path, spark, {**GROWING, "c/again.sql": again})

@@ -98,7 +98,7 @@ def test_definition_stays_the_same_when_no_row_changes(old: str, new: str, tmp_p
         ("sequence_by: n\napply_as_deletes: op = 'd'\n", "", ("kind", "sequence_by", "apply_as_deletes")),
     ],
 )
-def test_definition_says_what_has_changed(old: str, new: str, changed: tuple[str, ...], tmp_path: Path) -> None:
+def test_definition_names_changed_fields(old: str, new: str, changed: tuple[str, ...], tmp_path: Path) -> None:
     before = definition_of(table_of(tmp_path, TABLE))
     after = definition_of(table_of(tmp_path, TABLE.replace(old, new)))
     assert after.digest != before.digest
@@ -116,7 +116,7 @@ def test_definition_of_a_python_table_is_its_text(tmp_path: Path) -> None:
     assert after.changes_since(definition_of(table_of(tmp_path, TABLE)).field_digests)[:2] == ("kind", "the query")
 
 
-def test_field_that_is_added_later_changes_no_digest_while_it_has_its_default() -> None:
+def test_definition_field_with_its_default_keeps_the_digest() -> None:
     """Version 0.3 may add a field at any level: existing tables are not built again."""
     grown_window = dataclasses.make_dataclass(
         "Grown", [("slide", float | None, dataclasses.field(default=None))], bases=(WindowDefinition,), frozen=True
@@ -170,7 +170,7 @@ def test_plan_recognises_a_table_that_an_older_version_built(tmp_path: Path) -> 
     assert (changed.action, changed.why) == ("refresh", ("its definition has changed",))
 
 
-def test_plan_says_what_has_changed_in_a_definition(tmp_path: Path) -> None:
+def test_plan_names_changed_definition_fields(tmp_path: Path) -> None:
     definition = definition_of(table_of(tmp_path, TABLE))
     entry = BuildLedger(build_id=3, definition=definition.digest, definition_fields=definition.field_digests, writer="w")
     assert plan_recorded(tmp_path, TABLE, entry).action == "nothing"

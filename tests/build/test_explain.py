@@ -151,9 +151,7 @@ def test_explain_names_the_columns_of_a_join(tmp_path: Path, monkeypatch: pytest
         ("p.id = o.shop", "it needs all 5 rows of raw.people: id is string, and shop of raw.orders is int"),
     ],
 )
-def test_explain_says_why_builds_run_on_scans(
-    condition: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_has_the_reason_for_scans(condition: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few_rows_are_many(monkeypatch)
     small = Metadata(tmp_path, ENRICHED.format(condition=condition)).explain().small_builds
     assert small.engine == ("scans" if why else "memory")
@@ -168,7 +166,7 @@ def test_explain_finds_the_rows_of_an_aggregate_by_its_keys(tmp_path: Path) -> N
     ]
 
 
-def test_explain_says_that_an_aggregate_needs_its_driver_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_aggregate_that_needs_its_whole_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, LENGTHS)
     explained = metadata.explain()
     assert reads_of(explained)[0][3] == "no key is one of its plain columns or a truncated time"
@@ -187,7 +185,7 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
     )
 
 
-def test_explain_knows_that_few_records_are_resolved_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_few_records_are_resolved_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = "keys: [id]\nsequence_by: n\noldest_by: n\nmatch: {person_exact: {from: person, as: exact}}"
     metadata = Metadata(tmp_path, f"/*\n{settings}\n*/\nSELECT id, n, person FROM raw.orders")
     explained = metadata.explain(full_refresh=True)
@@ -197,7 +195,7 @@ def test_explain_knows_that_few_records_are_resolved_in_memory(tmp_path: Path, m
     assert metadata.explain(full_refresh=True).next_build == Where("scans", "all rows are rewritten")
 
 
-def test_explain_knows_where_a_full_table_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_where_a_full_table_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, "/*\nkind: full\n*/\nSELECT id, n, person FROM raw.orders")
     assert metadata.explain().small_builds == Where("memory", FEW_AGAIN)
     monkeypatch.setattr(plan_module, "FEW_REFRESHED", 0)
@@ -218,7 +216,7 @@ def test_explain_counts_the_rows_that_changed(tmp_path: Path) -> None:
     assert refreshed.next_build == Where("memory", FEW_AGAIN)
 
 
-def test_explain_says_that_a_file_exceeds_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_file_exceeds_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(tmp_path, DAILY)
     metadata.land("orders", 3_000)
     metadata.settings = replace(metadata.settings, build_cache_mb=0)
@@ -228,7 +226,7 @@ def test_explain_says_that_a_file_exceeds_the_cache(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("text", "engine"), [(DAILY, "memory"), (BY_PERSON, "scans")])
-def test_explain_says_that_the_files_of_a_build_exceed_the_cache(tmp_path: Path, text: str, engine: str) -> None:
+def test_explain_files_of_a_build_exceed_the_cache(tmp_path: Path, text: str, engine: str) -> None:
     metadata = Metadata(tmp_path, text)
     for _ in range(4):
         metadata.land("orders", 5_000)
@@ -241,7 +239,7 @@ def test_explain_says_that_the_files_of_a_build_exceed_the_cache(tmp_path: Path,
     assert "build.cache_mb (2)" in small.why
 
 
-def test_explain_knows_little_of_a_table_that_was_never_built(tmp_path: Path) -> None:
+def test_explain_table_that_was_never_built(tmp_path: Path) -> None:
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "shape/made.sql": DAILY})
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     pipeline = load_pipeline("mine", environ={}, folder=tmp_path)

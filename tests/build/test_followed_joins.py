@@ -109,7 +109,7 @@ SELECT e.id, p.events FROM pond.by_event e LEFT JOIN pond.as_text p ON p.number 
 
 
 @pytest.mark.parametrize("kind", ["SEMI", "ANTI"])
-def test_a_row_that_a_lookup_hides_goes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_row_hidden_by_a_lookup_is_removed(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     table = f"""/*
 keys: [k]
 */
@@ -124,7 +124,7 @@ SELECT l.k, l.n FROM pond.latest l LEFT {kind} JOIN pond.crowded c ON c.g = l.g"
     check_refresh(layer_lake)
 
 
-def test_a_record_that_a_lookup_hides_goes_also_when_its_past_is_unknown(
+def test_record_hidden_by_a_lookup_is_removed_without_its_history(
     spark: SparkSession, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = """/*
@@ -202,7 +202,7 @@ def test_net_rows_are_those_that_differ_in_the_columns(spark: SparkSession, loca
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_texts_become_the_values_that_are_written_so(spark: SparkSession, local: bool) -> None:
+def test_texts_become_values_with_the_same_text_form(spark: SparkSession, local: bool) -> None:
     texts = ["7", "07", " 7", "-3", "3000000000", "x", "", None]
     frame = spark.createDataFrame([(text, 5) for text in texts], "text STRING, n INT")
     rows = LocalRows(spark, frame.toArrow(), frame.schema) if local else SparkRows(frame)
@@ -314,7 +314,7 @@ def test_rows_that_are_made_of_several_rows_of_a_key_are_followed(spark: SparkSe
     check_refresh(layer_lake)
 
 
-def test_a_late_reader_finds_the_past_of_its_lookups(
+def test_late_table_reads_old_lookup_snapshots(
     spark: SparkSession, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "RECENT", 1)

@@ -50,7 +50,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Laye
 
 
 @pytest.mark.parametrize("kind", PLACES)
-def test_the_glance_here_is_the_one_of_spark(
+def test_batch_stats_here_equal_spark(
     spark: SparkSession, table: LayerTable, kind: Literal["string", "long", "integer"]
 ) -> None:
     choose = random.Random(SEED)
@@ -74,6 +74,6 @@ def test_the_glance_here_is_the_one_of_spark(
         assert batch_stats_here(table, to_arrow(frame), entry) == read_batch_stats(values.asDict()), (rows, kept)
 
 
-def test_a_sequence_that_only_spark_reads_back_is_left_to_it(table: LayerTable) -> None:
+def test_batch_stats_here_leave_other_sequences_to_spark(table: LayerTable) -> None:
     times = pa.table({"at": pa.array([0], pa.timestamp("us"))})
     assert batch_stats_here(table, times, BuildLedger()) is None

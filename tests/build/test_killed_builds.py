@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_an_application_that_is_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_killed_application_recovers_after_restart(spark: SparkSession, tmp_path: Path) -> None:
     """A real SIGKILL of a command between the staged files and the commit; then the command again, which needs the lock."""
     from tests.support.application import start_headrace
 

@@ -187,7 +187,7 @@ def _restarted(lake: Lake) -> Lake:
     )
 
 
-def test_a_small_build_that_dies_at_any_step_is_taken_up_again(
+def test_crashed_small_build_recovers_at_any_step(
     spark: SparkSession, tmp_path: Path, lake_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aggregate, "FEW_ROWS_OF_KEYS", 0)  # states are added up, however few rows a key has
@@ -211,7 +211,7 @@ def test_a_small_build_that_dies_at_any_step_is_taken_up_again(
     assert_same(rows, layer_lake.all_rows())
 
 
-def test_rows_that_a_killed_small_build_refused_are_quarantined_once(
+def test_rejected_rows_of_a_killed_small_build_are_quarantined_once(
     spark: SparkSession, tmp_path: Path, lake_settings: Settings
 ) -> None:
     """Refused rows reach the quarantine after the commit: the next build finds them in the table's entry."""

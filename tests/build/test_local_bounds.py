@@ -40,7 +40,7 @@ ONE_OF_A_KIND = (
 
 
 @pytest.mark.spark
-def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_beyond_the_bound_uses_scans(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in ONE_OF_A_KIND})
     events = events_of(Random(7), 30)
     layer_lake.land(events[:15])
@@ -56,7 +56,7 @@ def test_a_build_beyond_the_bound_is_run_on_scans(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.spark
-def test_a_build_whose_files_exceed_the_row_store_is_run_on_scans(
+def test_build_whose_files_exceed_the_row_store_uses_scans(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in ("a/latest.sql", "b/groups.sql")})

@@ -97,7 +97,7 @@ def comparable(decided: Decided) -> list[list[str]]:
 @pytest.mark.spark
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(unique=False), meets_old=st.booleans())
-def test_the_newest_row_of_a_key_is_the_one_that_spark_chooses(spark: SparkSession, case: Case, meets_old: bool) -> None:
+def test_local_merge_chooses_the_same_newest_row_as_spark(spark: SparkSession, case: Case, meets_old: bool) -> None:
     rule = MergeRule(("k",), ("n",), meets_old=meets_old)
     decided = decide_rows(rule, case.rows, case.old, columns=COLUMNS)
     keyed = [(row["k"], row["n"], row[DELETED]) for row in case.rows.to_pylist()]
@@ -125,7 +125,7 @@ def test_a_key_with_several_rows_and_no_sequence_is_left_to_spark() -> None:
     assert decide_rows(MergeRule(("k",), (), meets_old=False), rows, old, columns=COLUMNS) is None
 
 
-def test_events_that_came_twice_need_no_order_between_nested_values() -> None:
+def test_duplicate_events_need_no_order_of_nested_values() -> None:
     row = {"k": "a", "n": 1, "amount": None, "score": 0.5, "tags": ["x", None], "at": None}
     none = pa.table({FILE: pa.array([], pa.string()), POSITION: pa.array([], pa.int64())})
     rule = MergeRule(("k",), ("n",), meets_old=False)

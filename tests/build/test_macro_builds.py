@@ -54,7 +54,9 @@ def event(name: str, n: int) -> Event:
 
 
 @pytest.mark.parametrize(("text", "where", "what"), BAD.values(), ids=BAD)
-def test_what_spark_refuses_is_told_at_the_call(text: str, where: str, what: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_errors_are_located_at_the_macro_call(
+    text: str, where: str, what: str, spark: SparkSession, tmp_path: Path
+) -> None:
     with pytest.raises(SpecError) as raised:
         LayerLake(tmp_path, spark, {"macros.sql": MACROS, "a/bad.sql": text})
     assert raised.value.where == f"pipelines/pond/{where}"
@@ -95,7 +97,7 @@ def test_rewriting_a_query_with_macros_rebuilds_nothing(spark: SparkSession, tmp
     ]
 
 
-def test_the_words_that_macros_can_not_have_are_those_of_this_spark(spark: SparkSession) -> None:
+def test_reserved_macro_names_match_spark(spark: SparkSession) -> None:
     functions = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     keywords = {row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()}
     assert spark_words() == {word for word in functions | keywords if word.replace("_", "").isalnum()}

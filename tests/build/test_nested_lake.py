@@ -45,7 +45,7 @@ def test_a_namespace_holds_tables_and_namespaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_builds_what_the_others_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_engines_read_what_spark_builds(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(
         tmp_path,
         spark,

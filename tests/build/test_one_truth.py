@@ -92,7 +92,7 @@ def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_
     assert "groups" not in built
 
 
-def test_a_row_that_its_reader_no_longer_shows_is_gone_there_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_row_filtered_out_downstream_is_removed(spark: SparkSession, tmp_path: Path) -> None:
     tables = {
         "a/latest.sql": TABLES["a/latest.sql"],
         "b/visible.sql": "/*\nkeys: [k]\n*/\nSELECT k, g FROM pond.latest WHERE g IS NOT NULL",
@@ -110,7 +110,7 @@ def test_a_row_that_its_reader_no_longer_shows_is_gone_there_too(spark: SparkSes
     assert_same(found, layer_lake.all_rows())
 
 
-def test_a_key_that_a_lookup_decides_about_goes_with_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_key_determined_by_a_lookup_is_removed_with_it(spark: SparkSession, tmp_path: Path) -> None:
     names = ("a/latest.sql", "b/groups.sql", "b/by_size.sql")
     layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in names})
     layer_lake.land([Event(f"e{number}", f"k{number}", "x", 1, number, "u", 1) for number in (1, 2)])

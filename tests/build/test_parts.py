@@ -51,7 +51,7 @@ def test_parts_end_with_the_rows_of_one_build(spark: SparkSession, tmp_path: Pat
     assert_same(by_parts, layer_lake.all_rows())
 
 
-def test_a_plan_says_which_part_it_takes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_names_the_part_of_a_backlog(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layer_lake = LayerLake(tmp_path, spark, LATEST)
     land_apart(layer_lake, events_of(Random(1), 20), size=5)
     monkeypatch.setattr(planning, "PART_ROWS", 12)

@@ -174,7 +174,7 @@ def in_spark(spark: SparkSession, rows: pl.DataFrame) -> DataFrame:
 
 
 @pytest.mark.spark
-def test_plain_queries_give_what_spark_gives(spark: SparkSession) -> None:
+def test_plain_queries_equal_spark(spark: SparkSession) -> None:
     rows = events(Random(1), 300)
     in_spark(spark, rows).createOrReplaceTempView("plain_events")
     for text in SAME:
@@ -206,7 +206,7 @@ def condition(random: Random, depth: int) -> str:
 
 
 @pytest.mark.spark
-def test_plain_conditions_are_what_spark_finds(spark: SparkSession) -> None:
+def test_plain_conditions_equal_spark(spark: SparkSession) -> None:
     random = Random(2)
     rows = events(random, 300)
     conditions = [condition(random, 3) for _ in range(60)]
@@ -217,12 +217,12 @@ def test_plain_conditions_are_what_spark_finds(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("text", LEFT_TO_SPARK)
-def test_what_is_not_known_is_left_to_spark(text: str) -> None:
+def test_unsupported_queries_are_left_to_spark(text: str) -> None:
     with pytest.raises(NotPlainError):
         plain_query(text, {EVENTS: NESTED})
 
 
 @pytest.mark.parametrize("text", ["n > 1", "id LIKE 'a%'", "id", "n = 1, m = 2", "n = 1 FROM pond.events", "e.n = 1", "(("])
-def test_a_condition_that_is_not_known_is_left_to_spark(text: str) -> None:
+def test_unsupported_conditions_are_left_to_spark(text: str) -> None:
     with pytest.raises(NotPlainError):
         plain_condition(text, NESTED)

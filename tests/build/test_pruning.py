@@ -36,7 +36,7 @@ streams:
         ("coalesce(at, seen)", []),
     ],
 )
-def test_keys_that_a_driver_tells(tmp_path: Path, key: str, found: list[KeySource]) -> None:
+def test_key_sources_of_queries(tmp_path: Path, key: str, found: list[KeySource]) -> None:
     query = f"/*\nkeys: [k, w]\n*/\nSELECT k, {key} AS w, count(*) AS n FROM raw.events GROUP BY k, {key}\n"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "core/counts.sql": query})
     check = check_pipeline("mine", environ={}, folder=tmp_path)
@@ -64,7 +64,7 @@ def test_keys_that_a_driver_tells(tmp_path: Path, key: str, found: list[KeySourc
         ("SELECT k, 1 AS w FROM (SELECT * FROM raw.events) e LEFT JOIN shape.rows r USING (k)", False),
     ],
 )
-def test_whether_a_lookup_decides_about_keys(tmp_path: Path, query: str, *, decides: bool) -> None:
+def test_driver_decides_of_queries(tmp_path: Path, query: str, *, decides: bool) -> None:
     latest = "/*\nkeys: [k]\nsequence_by: at\n*/\nSELECT k, at FROM raw.events\n"
     write_files(
         tmp_path / "pipelines" / "mine",

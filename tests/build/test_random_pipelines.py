@@ -31,9 +31,7 @@ def test_increments_a_large_build_and_a_full_refresh_agree(
 
 
 @pytest.mark.spark
-def test_a_table_changed_behind_its_back_is_reported(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_pipelines_report_a_foreign_change(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = LayerLake.build
 
     def tampered(lake: LayerLake, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:

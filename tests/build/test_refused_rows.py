@@ -90,7 +90,7 @@ def test_refused_rows_are_not_collected_beyond_the_bounds(spark: SparkSession, m
     assert read_refused(long, observed(long)) is None
 
 
-def test_refused_rows_of_a_stage_that_ran_twice_are_not_taken(spark: SparkSession) -> None:
+def test_refused_rows_of_a_repeated_stage_are_not_collected(spark: SparkSession) -> None:
     measured = measure(spark.sql("SELECT 1 AS n FROM range(2)"), [Expectation("n is zero", "n = 0", "quarantine", 1)])
     values = dict(observed(measured))
     collected = values["__collected"]

@@ -114,7 +114,7 @@ def random_rows(seed: int, count: int) -> list[tuple[object, ...]]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(4))
-def test_running_sums_give_what_each_window_gives(spark: SparkSession, table: LayerTable, seed: int) -> None:
+def test_running_sums_equal_window_sums(spark: SparkSession, table: LayerTable, seed: int) -> None:
     query = with_query(table, {**EXACT, **LEFT})
     frame = spark.createDataFrame(random_rows(seed, 120), spark_schema(COLUMNS)).coalesce(1)
     found, wanted = (run_source(spark, each, {table.inputs[0]: frame}) for each in (rewritten(query), query))

@@ -164,7 +164,7 @@ def rows(layer_lake: LayerLake, table: str = "stage.pond.orders", order: str = "
     return found
 
 
-def test_every_change_is_a_row_with_values_as_people_mean_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_stage_tables_have_a_row_for_every_change(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
     layer_lake.land(
         [
@@ -245,6 +245,6 @@ def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, t
     assert (after.table_uuid, len(after.snapshots)) == (before.table_uuid, len(before.snapshots) + 1)
 
 
-def test_a_cast_that_can_not_be_is_told_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_cast_error_has_its_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"stage_tables.yaml:9: Spark refuses the query"):
         LayerLake(tmp_path, spark, {**FILES, "stage_tables.yaml": STAGE.replace("rate: {}", "sizes: date")})

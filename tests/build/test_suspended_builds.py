@@ -71,7 +71,7 @@ def check_rows(layer_lake: LayerLake) -> None:
 
 
 @pytest.mark.parametrize("table", ["appended", "latest"])
-def test_a_suspended_build_that_was_overtaken_commits_nothing(
+def test_suspended_build_commits_nothing_after_another_build(
     layer_lake: LayerLake, spark: SparkSession, suspend: Suspend, table: str
 ) -> None:
     suspended = suspend(layer_lake, table)

@@ -110,9 +110,7 @@ def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_pa
     assert_as_refreshed(layer_lake)
 
 
-def test_a_state_of_another_version_is_computed_again(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_of_another_version_is_recomputed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
     layer_lake.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
     layer_lake.build()
@@ -127,7 +125,7 @@ def test_a_state_of_another_version_is_computed_again(
 
 
 @pytest.mark.parametrize("knows_past", [True, False])
-def test_rows_that_came_and_went_between_two_builds_count_once(
+def test_rows_added_and_removed_between_builds_count_once(
     knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
@@ -141,7 +139,7 @@ def test_rows_that_came_and_went_between_two_builds_count_once(
     assert_as_refreshed(layer_lake)
 
 
-def test_rows_that_a_dead_build_meant_to_remove_are_not_subtracted(
+def test_rows_of_a_crashed_build_are_not_subtracted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
@@ -199,13 +197,13 @@ def test_a_key_that_having_hides_is_shown_when_it_holds(
     assert_as_refreshed(layer_lake)
 
 
-def test_having_over_a_floating_point_sum_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_having_over_a_floating_point_sum_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     stats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))") + " HAVING count(*) > 1"
     with pytest.raises(SpecError, match=r"sum\(…\) of a double"):
         LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
 
 
-def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_lookup_recomputes_its_keys(spark: SparkSession, tmp_path: Path) -> None:
     by_size = TABLES["b/by_size.sql"].replace("sum(l.amount) AS amount", "avg(l.amount) AS amount, min(l.n) AS oldest")
     layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/groups.sql": TABLES["b/groups.sql"], "b/by_size.sql": by_size})
     layer_lake.land([event(1, key=1), event(2, key=2), event(3, key=3, group="y"), event(4, key=4, group="y")])
@@ -217,7 +215,7 @@ def test_a_lookup_that_moved_computes_its_keys_again(spark: SparkSession, tmp_pa
     assert_as_refreshed(layer_lake)
 
 
-def test_plan_says_how_keys_are_maintained(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_describes_key_maintenance(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     floats = STATS.replace("sum(amount)", "sum(CAST(amount AS DOUBLE))")
     layer_lake = LayerLake(
         tmp_path,
@@ -260,9 +258,7 @@ partition_by: [days(at)]
 SELECT e.id, e.at, e.amount, l.n FROM pond.by_event e LEFT JOIN pond.latest l ON l.k = e.g"""
 
 
-def test_rows_are_looked_for_only_in_files_with_their_constants(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_constant_columns_prune_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: TABLES[name] for name in ("a/by_event.sql", "a/latest.sql")}
     layer_lake = LayerLake(tmp_path, spark, {**files, "b/days.sql": DAYS, "b/joined.sql": JOINED})
     days = 4

@@ -125,7 +125,7 @@ def facts(small_spark: SparkSession) -> Facts:
 
 @given(seed=st.integers(0, 2**32))
 @hypothesis_settings(max_examples=3, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
-def test_merged_states_give_the_rows_of_the_whole_query(seed: int, facts: Facts) -> None:
+def test_merged_states_equal_the_whole_query(seed: int, facts: Facts) -> None:
     random = Random(seed)
     rows = random_rows(random, 60)
     stored = with_state(facts.algebra, facts.stated(rows))
@@ -152,7 +152,7 @@ def test_merged_states_give_the_rows_of_the_whole_query(seed: int, facts: Facts)
     assert merged_keys
 
 
-def test_an_extreme_that_is_removed_is_computed_again(small_spark: SparkSession) -> None:
+def test_removed_extreme_is_recomputed(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, min(d) AS least, max_by(s, at) AS last FROM mine.facts GROUP BY g", ("g",))
     first, second, third = sorted(_rows_of_one_key(), key=lambda row: row["d"])
     stored = with_state(facts.algebra, facts.stated([first, second, third]))
@@ -183,7 +183,7 @@ def _rows_of_one_key() -> list[dict[str, Any]]:
     return [{**row, "id": n, "d": Decimal(n), "at": start + timedelta(hours=n)} for n in (1, 2, 3)]
 
 
-def test_a_value_of_a_set_that_is_removed_is_computed_again(small_spark: SparkSession) -> None:
+def test_removed_set_value_is_recomputed(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, array_sort(collect_set(s)) AS all_s FROM mine.facts GROUP BY g", ("g",))
     one, two, three = (dict(row, s=value) for row, value in zip(_rows_of_one_key(), ("a", "a", None), strict=True))
     stored = with_state(facts.algebra, facts.stated([one, two, three]))
@@ -210,7 +210,7 @@ def test_a_large_set_is_not_stored(small_spark: SparkSession) -> None:
         assert [each[REDO] for each in merged.collect()] == [is_redone]
 
 
-def test_a_state_that_does_not_fit_is_computed_again(small_spark: SparkSession) -> None:
+def test_invalid_state_is_recomputed(small_spark: SparkSession) -> None:
     query = "SELECT g, count(*) AS events, max(d) AS most FROM mine.facts GROUP BY g"
     facts = open_facts(small_spark, query, ("g",))
     other = open_facts(small_spark, query.replace("max(d)", "max(i)"), ("g",))
@@ -242,7 +242,7 @@ def test_a_key_that_the_table_lacks_is_new_only_where_no_row_is_hidden(small_spa
         assert [row[REDO] for row in merged.collect()] == [is_redone]
 
 
-def test_a_key_without_rows_is_gone(small_spark: SparkSession) -> None:
+def test_key_without_rows_is_removed(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, sum(d) / count(*) AS share FROM mine.facts GROUP BY g", ("g",))
     rows = _rows_of_one_key()
     stored = with_state(facts.algebra, facts.stated(rows))

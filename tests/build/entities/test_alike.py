@@ -35,7 +35,7 @@ from headrace.spec.model.fuzzy import HOW, Block, Comparison, Fuzzy, How
         ("date", datetime(1990, 2, 28, 23, 59), "1990-02-28"),
     ],
 )
-def test_values_are_compared_in_one_spelling(how: How, written: object, wanted: str | None) -> None:
+def test_values_are_normalised_for_comparison(how: How, written: object, wanted: str | None) -> None:
     fuzzy = Fuzzy((Comparison("value", how),), (Block(("value",)),), 6.0)
     assert comparable(pl.DataFrame({"value": [written]}), fuzzy)["c0"].to_list() == [wanted]
 
@@ -65,7 +65,7 @@ def test_only_records_that_share_a_block_are_weighed() -> None:
     assert weighed[NODE].to_list() == [2, 0], "in the order of their keys"
 
 
-def test_a_block_that_is_far_too_big_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_with_too_many_pairs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alike, "MOST_PAIRS", 5)
     fuzzy = Fuzzy((Comparison("name", "name"),), (Block(("city",)),), 6.0)
     records = pl.DataFrame({NODE: range(4), "id": range(4), "name": ["x"] * 4, "city": ["Ulm"] * 4})
@@ -73,14 +73,14 @@ def test_a_block_that_is_far_too_big_is_an_error(monkeypatch: pytest.MonkeyPatch
         compare_all(records, fuzzy, keys=["id"], score=lambda _: PAIRS.to_frame())
 
 
-def test_a_record_is_as_sure_as_its_best_pair() -> None:
+def test_confidence_is_the_best_pair_weight() -> None:
     pairs = pl.DataFrame([(0, 1, 12.346), (1, 2, 8.0), (3, 4, 120.0)], schema=PAIRS, orient="row")
     found = confidence(6, exact=(pl.Series([2]), pl.Series([5])), pairs=pairs)
     assert found.to_list() == [Decimal(each) for each in ("12.35", "12.35", "100.00", "99.99", "99.99", "100.00")]
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_levels_are_whole(how: How) -> None:
+def test_levels_are_complete(how: How) -> None:
     levels = LEVELS[how]
     assert levels[-1].test == "else"
     assert sum(each.m for each in levels) == pytest.approx(1)

@@ -61,7 +61,7 @@ class Seen:
 
 
 @pytest.mark.spark
-def test_rows_are_deleted_where_they_are_until_they_are_many(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_on_read_until_many_rows_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark, {name: TABLES[name] for name in ("a/staged.sql", "b/entity_index.sql", "c/sizes.sql")})
     seen = Seen(people)
     people.send(*(Record("shop", str(number), email=f"p{number}@b.org", day=number) for number in range(100)))
@@ -102,7 +102,7 @@ def _longs(*names: str) -> pl.Schema:
     return pl.Schema(dict.fromkeys(names, pl.Int64()))
 
 
-def test_what_was_read_is_kept_within_its_bounds() -> None:
+def test_read_files_stay_within_their_bound() -> None:
     frame = pl.DataFrame({"key": range(1_000), "value": range(1_000)})
     kept = ReadFiles(most_bytes=40_000)
     kept.put("lake/a/1", frame)

@@ -121,7 +121,7 @@ def test_spark_looks_up_the_records_of_a_change(spark: SparkSession, tmp_path: P
         assert theirs.largest_entity(touched) == ours.largest_entity(touched) > 0
 
 
-def test_a_refresh_on_spark_that_dies_is_taken_up_again(
+def test_crashed_refresh_on_spark_recovers(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_spark: list[str]
 ) -> None:
     places = die_in(monkeypatch, build_module)

@@ -52,7 +52,7 @@ def test_an_entity_grows_merges_and_splits(spark: SparkSession, tmp_path: Path) 
     assert_same(people.all_rows(), found)
 
 
-def test_a_shared_value_is_set_aside_and_taken_up_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_shared_value_is_unused_over_its_limit(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark, {name: TABLES[name] for name in ("a/staged.sql", "b/entity_index.sql")})
     phones = [Record("shop", str(number), phone="+1 415 555 2671", day=number) for number in range(5)]
     index = people.send(*phones[:3])
@@ -72,7 +72,7 @@ def test_a_shared_value_is_set_aside_and_taken_up_again(spark: SparkSession, tmp
     assert all(row["unused_matches"] == [] for row in index.values())
 
 
-def test_a_version_that_comes_late_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_version_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark, {"b/direct_index.sql": TABLES["b/direct_index.sql"]})
     people.land([Record("shop", "1", email="new@b.org", n=2), Record("pay", "1", email="old@b.org")])
     people.build()
@@ -85,7 +85,7 @@ def test_a_version_that_comes_late_changes_nothing(spark: SparkSession, tmp_path
     assert clusters(people.index("direct_index")) == {frozenset(["shop:1", "pay:1"])}
 
 
-def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashed_build_recovers(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = die_in(monkeypatch, build_module, keeping)
     monkeypatch.setattr(entity_build, "MOST_DELETED", 1.0)
     people = People(tmp_path, spark)
@@ -104,7 +104,7 @@ def test_a_build_that_dies_is_taken_up_again(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("reopens", [True, False])
-def test_columns_come_and_widen(reopens: bool, spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_are_added_and_widened(reopens: bool, spark: SparkSession, tmp_path: Path) -> None:
     """Also where the rows of before are still in memory, with the types that they had."""
     hidden = "_extra, kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, checkpoint_id"
     table = f"{TABLES['b/direct_index.sql'].split('SELECT')[0]}SELECT * EXCEPT ({hidden}) FROM pond.events"

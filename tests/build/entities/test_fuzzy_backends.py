@@ -131,7 +131,7 @@ def test_duckdb_and_spark_give_the_same_pairs_and_weights(spark: SparkSession) -
         ("a", "b", 0.0),
     ],
 )
-def test_jaro_winkler_is_that_of_commons_text(left: str, right: str, wanted: float) -> None:
+def test_jaro_winkler_equals_commons_text(left: str, right: str, wanted: float) -> None:
     assert jaro_winkler(left, right) == jaro_winkler(right, left) == pytest.approx(wanted, abs=1e-12)
 
 
@@ -148,7 +148,7 @@ def test_long_texts_beyond_ascii_are_left_to_spark() -> None:
     assert not fits("a" * (LONGEST + 1), "ж"), "an ASCII text is translated together with one that is not"
 
 
-def test_spark_compares_what_is_too_much_for_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_compares_many_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[str] = []
 
     def backend(name: str) -> Callable[..., pl.DataFrame]:

@@ -52,7 +52,7 @@ ALIKE = CHANCE + log2(0.10 / 0.002) + log2(0.12 / 0.0005) + log2(0.08 / 0.0004)
 """A name that is nearly the same, the same mailbox elsewhere, a number with one other digit."""
 
 
-def test_records_that_look_alike_join_and_part(spark: SparkSession, tmp_path: Path) -> None:
+def test_fuzzy_matches_merge_and_split_entities(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark, TABLES)
     kept = spark.sparkContext._jsc.getPersistentRDDs().size()
     index = people.send(
@@ -115,9 +115,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree_on_what_is_alike(
     assert {each == 100 for each in sure.values()} == {True, False}
 
 
-def test_without_splink_a_build_says_what_to_install(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_build_without_splink_names_the_package(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = People(tmp_path, spark, TABLES)
     monkeypatch.setattr(layers_module, "has_splink", lambda: False)
     people.land([Record("shop", "1", name="Ann")])
@@ -126,7 +124,7 @@ def test_without_splink_a_build_says_what_to_install(
     assert "pip install 'headrace[fuzzy]'" in str(caught.value)
 
 
-def test_what_can_not_be_compared_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_incomparable_columns_are_named(spark: SparkSession, tmp_path: Path) -> None:
     index = TABLES["b/entity_index.sql"].replace("{name: name,", "{n: name, name: name,")
     with pytest.raises(HeadraceError, match='"n" is of type int, which can\'t be compared as name'):
         People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
@@ -215,7 +213,7 @@ def test_trained_weights_are_kept_until_a_full_refresh(
     assert (again.version, again.records) == (5, len(index))
 
 
-def test_a_large_entity_is_warned_of(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_large_entity_logs_a_warning(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = TABLES["b/entity_index.sql"].replace("fuzzy:", "largest_entity: 3\nfuzzy:")
     people = People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
     people.send(*(Record("shop", str(number), email="same@a.org") for number in range(3)))

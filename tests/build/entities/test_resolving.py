@@ -212,7 +212,7 @@ def test_a_value_that_too_many_share_is_not_used_until_fewer_do() -> None:
     assert index.rows[UNUSED].list.len().sum() == 0
 
 
-def test_of_two_that_merge_the_older_id_stays() -> None:
+def test_merged_entities_keep_the_older_id() -> None:
     index = Index()
     index.apply({("a", "1"): (5, "u", None), ("a", "2"): (2, None, "p")})
     younger, older = (index.entities()["a", number] for number in "12")
@@ -225,7 +225,7 @@ def test_of_two_that_merge_the_older_id_stays() -> None:
     assert index.rows[PREVIOUS].list.len().sum() == 0, "an id that is in use again was not merged"
 
 
-def test_in_a_split_the_record_that_gave_the_id_keeps_it() -> None:
+def test_split_entity_keeps_the_id_with_its_anchor() -> None:
     index = Index()
     index.apply({("a", "1"): (1, "u", None), ("a", "2"): (2, "u", "p"), ("a", "3"): (3, None, "p")})
     (entity,) = set(index.entities().values())
@@ -234,7 +234,7 @@ def test_in_a_split_the_record_that_gave_the_id_keeps_it() -> None:
     assert len(set(index.entities().values())) == 4 - 1
 
 
-def test_a_record_that_comes_back_takes_no_id_that_is_in_use() -> None:
+def test_returning_record_gets_an_unused_id() -> None:
     index = Index()
     index.apply({("a", "1"): (1, "u", None), ("a", "2"): (2, "u", None)})
     entity = index.entities()["a", "1"]
@@ -244,7 +244,7 @@ def test_a_record_that_comes_back_takes_no_id_that_is_in_use() -> None:
     assert index.entities()["a", "2"] == entity != index.entities()["a", "1"]
 
 
-def test_a_chain_of_any_length_is_one() -> None:
+def test_chain_of_any_length_is_one_component() -> None:
     nodes = pl.int_range(10_000, eager=True).shuffle(seed=1)
     found = connected_components(nodes.head(-1), nodes.tail(-1), nodes=nodes.len() + 1)
     assert found.to_list() == [0] * nodes.len() + [nodes.len()]
@@ -266,7 +266,7 @@ def test_a_chain_of_any_length_is_one() -> None:
         (f"{'a' * 250}@b.org", EmailRules(), None),
     ],
 )
-def test_addresses_are_written_in_one_way(written: str | None, rules: EmailRules, wanted: str | None) -> None:
+def test_addresses_are_normalised(written: str | None, rules: EmailRules, wanted: str | None) -> None:
     found = normalise(
         pl.DataFrame({"email": [written]}, schema={"email": pl.String}), [Match("n", "email", "email", email=rules)]
     )
@@ -285,7 +285,7 @@ def test_addresses_are_written_in_one_way(written: str | None, rules: EmailRules
         *((each, "US", None) for each in ("", "12", "call me", "+1 415 555 2671 999999")),
     ],
 )
-def test_numbers_are_written_in_one_way(written: str, region: str | None, wanted: str | None) -> None:
+def test_phone_numbers_are_normalised(written: str, region: str | None, wanted: str | None) -> None:
     assert phone_number(written, region) == wanted
 
 

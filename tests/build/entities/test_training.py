@@ -58,7 +58,7 @@ def test_trained_weights_are_near_the_truth_and_the_same_every_time() -> None:
     assert BuildLedger.from_json(ledger.to_json()) == replace(ledger, reads=BuildLedger.from_json(ledger.to_json()).reads)
 
 
-def test_records_that_tell_nothing_keep_the_fixed_weights() -> None:
+def test_uninformative_records_keep_the_fixed_weights() -> None:
     records = labelled_records(1_000, seed=5)
     same = records.with_columns(
         *(pl.lit("same").alias(each) for each in ("first_name", "last_name", "occupation")),

@@ -8,7 +8,7 @@ from headrace.build.scheduling.build_allowance import LONGEST_WAIT_SECONDS, Buil
 from tests.build.scheduling.test_scheduler import Clock, table
 
 
-def test_changes_that_come_now_and_then_are_built_at_once() -> None:
+def test_occasional_changes_are_built_at_once() -> None:
     clock = Clock(table("a", "raw"), table("b", "a"))
     for _ in range(100):
         clock.land()
@@ -37,7 +37,7 @@ def play(clock: Clock, words: str, *, seconds: int, build: float) -> dict[str, l
     return ages
 
 
-def test_changes_that_keep_coming_are_built_together_and_not_late() -> None:
+def test_steady_changes_are_batched_within_the_longest_wait() -> None:
     clock = Clock(*(table(word, "raw") for word in "abcdefgh"))
     play(clock, "abcdefgh", seconds=60, build=0.05)
     ages = play(clock, "abcdefgh", seconds=100, build=0.05)
@@ -55,7 +55,7 @@ def test_a_table_with_a_short_lag_takes_no_allowance() -> None:
     assert max(ages["a"]) <= 0.5
 
 
-def test_time_that_is_missing_comes_back() -> None:
+def test_overdrawn_allowance_is_refilled() -> None:
     allowance = BuildAllowance()
     assert allowance.is_left(0.0)
     for _ in range(24):

@@ -51,7 +51,7 @@ class Clock:
         self.now += seconds
 
 
-def test_a_table_is_due_when_an_input_moved() -> None:
+def test_table_is_due_when_an_input_changes() -> None:
     clock = Clock(table("a", "raw"), table("b", "other"))
     assert clock.start() == []
     assert clock.scheduler.is_idle
@@ -62,7 +62,7 @@ def test_a_table_is_due_when_an_input_moved() -> None:
     assert clock.scheduler.is_idle
 
 
-def test_the_change_that_waited_longest_goes_first() -> None:
+def test_oldest_change_is_built_first() -> None:
     clock = Clock(table("a", "x"), table("b", "y"), table("c", "z"))
     for source in ("z", "y", "x"):
         clock.land(source)
@@ -72,7 +72,7 @@ def test_the_change_that_waited_longest_goes_first() -> None:
     assert clock.start() == ["a"]
 
 
-def test_upstream_goes_before_downstream_and_brings_it_all_changes_at_once() -> None:
+def test_upstream_is_built_before_downstream() -> None:
     clock = Clock(table("a", "raw"), table("b", "a"), table("c", "raw", "b"))
     clock.land()
     assert clock.start() == ["a"], "c is due, and a and b are about to bring it more"
@@ -143,7 +143,7 @@ def test_a_target_lag_is_not_waited_for_at_the_start() -> None:
     assert clock.start() == ["a", "b"]
 
 
-def test_a_lag_makes_neither_upstream_nor_downstream_later() -> None:
+def test_target_lag_delays_neither_upstream_nor_downstream() -> None:
     clock = Clock(table("a", "raw"), table("b", "a", lag=60), table("c", "raw", "b"))
     clock.land()
     assert clock.start() == ["a"]
@@ -242,7 +242,7 @@ def test_nothing_is_built_until_the_plan_of_an_upstream_is_known() -> None:
     assert clock.scheduler.take(clock.now) == name("b")
 
 
-def test_a_refresh_reaches_tables_that_only_look_it_up() -> None:
+def test_refresh_marks_tables_that_only_look_it_up() -> None:
     clock = Clock(table("a", "x"), table("b", "y", looks_up="a"))
     clock.land("x")
     assert clock.start() == ["a"]
@@ -332,7 +332,7 @@ def test_claimed_tables_are_left_alone() -> None:
     assert clock.start() == ["a"]
 
 
-def test_what_an_outage_interrupted_is_built_again_without_a_backoff() -> None:
+def test_build_interrupted_by_an_outage_is_retried_without_backoff() -> None:
     clock = Clock(table("a", "raw", lag=60))
     clock.land()
     clock.wait(60)
@@ -504,7 +504,7 @@ def test_tables_with_a_short_lag_share_builds_while_one_of_them_is_late() -> Non
     assert clock.start() == ["quick"], "nothing is late"
 
 
-def test_what_a_build_left_of_a_backlog_is_built_next_while_readers_go_on() -> None:
+def test_rest_of_a_backlog_is_built_next() -> None:
     clock = Clock(table("base", "raw"), table("mart", "base"))
     began = clock.now
     clock.land()
