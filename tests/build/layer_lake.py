@@ -1,4 +1,4 @@
-"""A small lake for the layer engine: one raw table that a test fills row by row, and a table of every kind on top of it."""
+"""A small lake for layer builds: one raw table that a test fills row by row, and a table of every kind on top of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds that take the local path, the scanned path, or change over in the middle, at random."""
+"""Random builds on the local path, on the scanned path, or switching in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose own columns are called like those that Headrace adds: builds, plans and readers keep them apart."""
+"""Tables with own columns named like the ones that Headrace adds: builds, plans and readers distinguish them."""
 
 from __future__ import annotations
 

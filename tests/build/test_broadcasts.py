@@ -1,4 +1,4 @@
-"""Changes are broadcast by large builds only if they are few: the rows go through the driver's memory."""
+"""Large builds broadcast changes only if they are few: the rows pass through the driver's memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATEST = TableName("pond", "latest")
 
 @pytest.fixture
 def layer_lake(spark: SparkSession, tmp_path: Path) -> LayerLake:
-    """Return a lake of which the driver of `rolling` has changed, and whose Spark broadcasts nothing unless it is told to."""
+    """Return a lake of which the driver of `rolling` has changed, and whose Spark broadcasts only with a hint."""
     layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in NAMES})
     layer_lake.land([Event(f"e{number}", f"k{number}", "x", 1, 1, "u", number) for number in range(9)])
     layer_lake.build()

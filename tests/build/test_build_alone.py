@@ -1,4 +1,4 @@
-"""One table is built, and none that it reads: what a task of an orchestrator does, table after table."""
+"""Build one table without its upstream tables, as a task of an orchestrator does."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
     chosen = choose_tables(layer_lake.pipeline, name)
     lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark, tables=chosen)
     assert {each.table for each in chosen} <= lake.columns.keys()
-    told: list[Outcome] = []
-    outcome = build_alone(lake, chosen[-1], full_refresh=False, done=told.append)
-    assert told == [outcome]
+    outcomes: list[Outcome] = []
+    outcome = build_alone(lake, chosen[-1], full_refresh=False, done=outcomes.append)
+    assert outcomes == [outcome]
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""What a build does besides computing: expectations, failures, plans, and mistakes that are told before anything is written."""
+"""Builds: expectations, failures, plans, and errors that are raised before anything is written."""
 
 from __future__ import annotations
 

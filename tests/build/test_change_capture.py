@@ -1,4 +1,4 @@
-"""Changes of a database as events: in whatever order they come and however they are cut, the table is the database."""
+"""Changes of a database as events: in any order and batching, the table equals the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's definition: what is part of it, what is not, and how its digest stays the same between versions."""
+"""A table's definition: what it includes, and how its digest stays stable between versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan explained: where builds run and why, by which columns rows are found, and how many have changed; without Spark."""
+"""Explained plans: where builds run and why, their lookup columns, and the numbers of changed rows; without Spark."""
 
 from __future__ import annotations
 
@@ -268,14 +268,14 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
         "              raw.people, looked up: by id = person of raw.orders; of 5 rows",
         "              its own rows: by id = the touched keys; of 3 rows",
     ]
-    told = explanation_as_json(explained)
-    assert told["small_builds"] == {
+    explanation = explanation_as_json(explained)
+    assert explanation["small_builds"] == {
         "in": "memory",
         "why": "it fetches up to 100,000 rows, and 64 MB in total, through file indexes",
     }
-    assert told["next_build"] == told["small_builds"]
-    assert (told["changed_rows"], told["cached"]) == (6, {"row_bytes": 0, "index_bytes": 0})
-    paths = told["access_paths"]
+    assert explanation["next_build"] == explanation["small_builds"]
+    assert (explanation["changed_rows"], explanation["cached"]) == (6, {"row_bytes": 0, "index_bytes": 0})
+    paths = explanation["access_paths"]
     assert isinstance(paths, list)
     assert paths[1] == {
         "table": "raw.people",

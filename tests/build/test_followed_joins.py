@@ -1,4 +1,4 @@
-"""Changes of lookups reach the rows that they are joined to, on both ways to read, and no others."""
+"""Changes of lookups reach exactly the rows that are joined with them, on both read paths."""
 
 from __future__ import annotations
 

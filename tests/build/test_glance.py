@@ -1,4 +1,4 @@
-"""A glance at few rows in this process is the one that Spark's aggregates give."""
+"""Batch statistics of few rows in this process equal Spark's aggregates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application that is killed while it builds and is started again ends as if nothing had happened."""
+"""An application that is killed during a build and restarted reaches the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small build that dies at any of its steps and is started again ends as if nothing had happened, for every kind of table."""
+"""A small build that crashes at any step and is restarted reaches the same result, for every kind of table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build holds few bytes in memory: beyond a bound it is run on Spark's scans, with the same rows."""
+"""A build holds few bytes in memory: beyond a limit it uses Spark's scans, with the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are merged in this process are those that Spark's rules choose."""
+"""Merging rows in this process follows the same rules as Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A refresh in memory writes what one on Spark's scans does: the same rows, and the same entry in the ledger."""
+"""A refresh in memory writes the same rows and the same ledger entry as a refresh with Spark's scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries with macros are built like those without, and what Spark refuses in them is told at the place of the call."""
+"""Queries with macros are built like queries without, and Spark's errors in them are located at the macro call."""
 
 from __future__ import annotations
 

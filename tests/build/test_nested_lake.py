@@ -1,4 +1,4 @@
-"""Tables in namespaces that are in others, in the lake: PyIceberg, Spark and DuckDB mean the same ones."""
+"""Tables in nested namespaces: PyIceberg, Spark and DuckDB resolve the same tables."""
 
 from __future__ import annotations
 

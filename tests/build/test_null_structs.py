@@ -1,4 +1,4 @@
-"""Null structs with required fields pass from the raw table through the layers, built at first, merged and kept as history."""
+"""Null structs with required fields pass from the raw table through the layers: refreshed, merged and in histories."""
 
 from __future__ import annotations
 

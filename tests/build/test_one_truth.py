@@ -1,4 +1,4 @@
-"""However the events come and however they are cut into builds, every kind of table ends with the same rows."""
+"""Every kind of table has the same rows for any order of events and any split into builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backlog is built in parts that fit into this process, and ends with the rows of one build."""
+"""A backlog is built in parts that fit into this process, with the same rows as one build."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ def test_parts_end_with_the_rows_of_one_build(spark: SparkSession, tmp_path: Pat
     layer_lake = LayerLake(tmp_path, spark, {**TABLES, **AGGREGATES})
     events = events_of(Random(33), 60)
     monkeypatch.setattr(planning, "PART_ROWS", 12)
-    told: list[Outcome] = []
+    outcomes: list[Outcome] = []
     land_apart(layer_lake, events[:30], size=4)
-    build(layer_lake.lake, done=told.append)
-    assert {outcome.built.plan.action for outcome in told if outcome.rest_since and outcome.built} == {"refresh", "increment"}
-    told.clear()
+    build(layer_lake.lake, done=outcomes.append)
+    assert {outcome.built.plan.action for outcome in outcomes if outcome.rest_since and outcome.built} == {
+        "refresh",
+        "increment",
+    }
+    outcomes.clear()
     land_apart(layer_lake, events[30:], size=4)
     with counted_paths() as taken:
-        build(layer_lake.lake, done=told.append)
-    in_parts = {outcome.table.kind for outcome in told if outcome.rest_since}
+        build(layer_lake.lake, done=outcomes.append)
+    in_parts = {outcome.table.kind for outcome in outcomes if outcome.rest_since}
     assert in_parts == {table.kind for table in layer_lake.pipeline.tables if not table.traits.rewrites_all}
     assert taken["ScannedInputs"] == 0
     by_parts = layer_lake.all_rows()

@@ -1,4 +1,4 @@
-"""What is run without Spark gives what Spark gives, in rows, names and types; what may not, is left to it."""
+"""Queries without Spark return the same rows, names and types as Spark; unsupported queries are left to Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns of a driver say where the rows of a touched key can be."""
+"""The driver columns that determine where rows of a touched key can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random pipelines end with the same rows however they are built, and a difference is reported."""
+"""Random pipelines have the same rows however they are built, and differences are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that fail expectations in large builds: computed once where they are few, and the same in the quarantine either way."""
+"""Rejected rows in large builds: computed once if they are few, and the same in the quarantine either way."""
 
 from __future__ import annotations
 

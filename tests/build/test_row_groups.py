@@ -1,4 +1,4 @@
-"""A file of several row groups is written anew with all of its rows."""
+"""Rewriting a file with several row groups keeps all of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over sliding windows by running sums are the ones that Spark computes of each window."""
+"""Running sums over sliding windows equal the sums that Spark computes for each window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage tables out of Debezium's envelopes: values as people mean them, one row for each change, growing with their source."""
+"""Stage tables from Debezium envelopes: readable values, one row for each change, columns that follow the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of table has a strategy, and its traits are known without an engine."""
+"""Every kind of table has a strategy, and its traits don't depend on an engine."""
 
 from __future__ import annotations
 

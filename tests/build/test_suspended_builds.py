@@ -1,4 +1,4 @@
-"""A build that is suspended while another application builds the same tables: nothing is lost, and no row is there twice."""
+"""A build that is suspended while another application builds the same tables loses and duplicates no rows."""
 
 from __future__ import annotations
 

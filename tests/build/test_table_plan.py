@@ -1,4 +1,4 @@
-"""What metadata tells of a build before it runs."""
+"""A build's plan from metadata."""
 
 from __future__ import annotations
 

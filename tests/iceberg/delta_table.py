@@ -1,4 +1,4 @@
-"""A table that small builds change, beside a plain model of its rows."""
+"""A table that small builds change, with a plain model of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Position deletes, written and committed with PyIceberg alone."""
+"""Write and commit position deletes with PyIceberg only."""
 
 from __future__ import annotations
 

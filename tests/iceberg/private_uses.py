@@ -1,4 +1,4 @@
-"""Find where Python files use private API of PyIceberg, without running them."""
+"""Find uses of PyIceberg's private API in Python files, without running them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small Iceberg tables, and what others do to them."""
+"""Small Iceberg tables, and changes to them by other writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns of a stored table are hidden from readers: those that a build added, never a table's own of the same name."""
+"""The columns that are hidden from readers: columns that a build added, never a table's own column of the same name."""
 
 from __future__ import annotations
 

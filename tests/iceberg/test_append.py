@@ -1,4 +1,4 @@
-"""A commit comes through once, whatever happens to the catalog's answers."""
+"""An append is committed exactly once, also after conflicts and lost responses."""
 
 from __future__ import annotations
 

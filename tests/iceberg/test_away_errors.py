@@ -1,4 +1,4 @@
-"""Which errors mean that the catalog or the object store is away, and which don't: with real clients, where they are cheap."""
+"""Recognise outages of the catalog and the object store in errors, with real clients where possible."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def java(trace: str) -> Py4JJavaError:
 
 
 def test_outage_refused_catalog_connection(server: Server) -> None:
-    away = find_outage(caught(lambda: rest(NOBODY)))
-    assert away is not None
-    assert away.what == f"the catalog does not answer: {NOBODY}: Connection refused"
-    assert (away.where, "Headrace retries until" in away.next_step) == ("catalog.uri", True)
+    outage = find_outage(caught(lambda: rest(NOBODY)))
+    assert outage is not None
+    assert outage.what == f"the catalog does not answer: {NOBODY}: Connection refused"
+    assert (outage.where, "Headrace retries until" in outage.next_step) == ("catalog.uri", True)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,11 @@ def test_outage_of_the_object_store_behind_a_catalog(server: Server) -> None:
     server.status = 500
     why = b"Unable to execute HTTP request: Connection refused (SDK Attempt Count: 4)"
     server.body = b'{"error": {"message": "%s", "type": "SdkClientException", "code": 500}}' % why
-    away = find_outage(caught(lambda: catalog.load_table("a.b")))
-    assert away is not None
-    assert away.what.startswith("the object store does not answer: the catalog reports: SdkClientException: Unable to execute")
+    outage = find_outage(caught(lambda: catalog.load_table("a.b")))
+    assert outage is not None
+    assert outage.what.startswith(
+        "the object store does not answer: the catalog reports: SdkClientException: Unable to execute"
+    )
 
 
 def test_outage_hanging_catalog_times_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +137,10 @@ def test_outage_hanging_catalog_times_out(server: Server, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("ask", [lambda found: found.get_file_info("lake/x"), lambda found: found.open_input_file("lake/x")])
 def test_outage_refused_object_store_connection(ask: Callable[[fs.S3FileSystem], object]) -> None:
-    away = find_outage(caught(lambda: ask(store(NOBODY))))
-    assert away is not None
-    assert away.what.startswith("the object store does not answer: Failed to connect to 127.0.0.1 port 1")
-    assert away.where == "warehouse"
+    outage = find_outage(caught(lambda: ask(store(NOBODY))))
+    assert outage is not None
+    assert outage.what.startswith("the object store does not answer: Failed to connect to 127.0.0.1 port 1")
+    assert outage.where == "warehouse"
 
 
 @pytest.mark.parametrize(("status", "is_away"), [(503, True), (500, True), (403, False), (404, False)])
@@ -224,22 +226,22 @@ software.amazon.awssdk.services.s3.model.NoSuchBucketException: The bucket does 
     ],
 )
 def test_outage_java_errors(trace: str, part: str | None) -> None:
-    away = find_outage(java(trace))
+    outage = find_outage(java(trace))
     if part is None:
-        assert away is None
+        assert outage is None
     else:
-        assert away is not None
-        assert away.what.startswith(f"{part} does not answer: ")
-        assert "127.0.0.1:" in away.what
-        assert "\n" not in away.what
+        assert outage is not None
+        assert outage.what.startswith(f"{part} does not answer: ")
+        assert "127.0.0.1:" in outage.what
+        assert "\n" not in outage.what
 
 
 def test_outage_catalog_database() -> None:
     error = caught(lambda: create_engine(f"postgresql+psycopg://me:hidden@{NOBODY}/lake").connect())
-    away = find_outage(error)
-    assert away is not None
-    assert away.what.startswith("the catalog does not answer: ")
-    assert "hidden" not in str(away)
+    outage = find_outage(error)
+    assert outage is not None
+    assert outage.what.startswith("the catalog does not answer: ")
+    assert "hidden" not in str(outage)
     assert find_outage(caught(lambda: create_engine("sqlite:////nowhere/at/all.db").connect())) is None
     assert find_outage(OperationalError("x", {}, Exception("connection refused"))) is None
 
@@ -255,9 +257,9 @@ def test_outage_is_found_in_causes() -> None:
 
 
 def test_outage_message_redacts_logins() -> None:
-    away = find_outage(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
-    assert away is not None
-    assert "hidden" not in str(away)
+    outage = find_outage(java(CATALOG_AWAY.replace("http://127", "http://me:hidden@127")))
+    assert outage is not None
+    assert "hidden" not in str(outage)
 
 
 def test_commit_once_reraises_permanent_errors(monkeypatch: pytest.MonkeyPatch) -> None:

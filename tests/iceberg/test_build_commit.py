@@ -1,4 +1,4 @@
-"""A large build, which Java commits, is committed once or not at all, whoever commits at the same moment."""
+"""A large build, which Java commits, is committed once or not at all, also with concurrent commits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def java_files(session: SparkSession, *numbers: int) -> FileChanges:
 
 
 def at_the_last_moment(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
-    """Let somebody else commit between the last call that prepares a commit of Java's and the commit."""
+    """Run a concurrent commit right before Java's commit."""
     prepare = build_commit._drop_old_snapshots
 
     def prepare_late(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where a build's time goes: phases are exclusive, and cost nothing outside a build."""
+"""The phases of a build are exclusive, and cost nothing outside of a build."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.iceberg.ledgers.build import BuildLedger
 
 
 class Clock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that a test advances."""
 
     now = 100.0
 

@@ -1,4 +1,4 @@
-"""Tables are made, and widened when their pipeline's schema grows."""
+"""Create tables, and widen them when their pipeline's schema grows."""
 
 from __future__ import annotations
 

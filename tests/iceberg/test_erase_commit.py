@@ -1,4 +1,4 @@
-"""An erasure and landing that commit at the same moment: one of them is refused."""
+"""Of a concurrent erasure and landing, one fails."""
 
 from __future__ import annotations
 

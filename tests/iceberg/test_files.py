@@ -1,4 +1,4 @@
-"""Data files: their layout, their field ids and metrics, and that everyone can read them."""
+"""Data files: layout, field ids, metrics, and compatibility with other readers."""
 
 from __future__ import annotations
 

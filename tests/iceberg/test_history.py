@@ -1,4 +1,4 @@
-"""Which snapshots a commit leaves out of a table's history."""
+"""The snapshots that a commit removes from a table's history."""
 
 from __future__ import annotations
 

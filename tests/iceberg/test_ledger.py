@@ -1,4 +1,4 @@
-"""How far a stream has been read, as its table says it, also after a rollback, compaction and expiry."""
+"""The landing ledger in a table, also after a rollback, compaction and expiry."""
 
 from __future__ import annotations
 

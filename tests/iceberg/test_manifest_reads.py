@@ -1,4 +1,4 @@
-"""Manifests are read as PyIceberg reads them, with schemas that are resolved once."""
+"""Manifests are read as by PyIceberg, with schemas that are resolved once."""
 
 from __future__ import annotations
 

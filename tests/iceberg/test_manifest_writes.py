@@ -1,4 +1,4 @@
-"""Manifests are written as PyIceberg writes them, with schemas that are prepared once."""
+"""Manifests are written as by PyIceberg, with schemas that are prepared once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OWN = (
 
 @pytest.fixture
 def pyiceberg_alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Let PyIceberg write as it does by itself until `undo` is called."""
+    """Let PyIceberg write without the adapter until `undo` is called."""
     for function in _OWN:
         for module in (avro_file, manifest):
             if hasattr(module, function.__name__):

@@ -1,4 +1,4 @@
-"""Files that nothing refers to: those of dead attempts go in the end, those that anybody may still need never do."""
+"""Orphan files of crashed attempts are removed after the grace period; files that may still be needed are kept."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shore:
     written: int = 0
 
     def write(self) -> None:
-        """Somebody writes a file, to commit it later."""
+        """Write a file that is committed later."""
         for file in write_files(self.table, rows=1, first=self.written):
             self.written += 1
             os.utime(file.file_path.removeprefix("file://"), (self.now, self.now))
@@ -69,7 +69,7 @@ class Shore:
             self.rows = self.rows[1:]
 
     def thin(self) -> None:
-        """Snapshots leave the history; somebody may just have begun to read one of them."""
+        """Expire snapshots that a query may still read."""
         for path in files_of(self.catalog.load_table(str(NAME))):
             self.read[path] = self.now
         expire_snapshots(self.catalog, NAME, readers=(), before_ms=NEVER_MS)
@@ -79,7 +79,7 @@ class Shore:
         return remove_orphans(self.catalog, NAME, folders=(self.table.location(),), named=(), grace=grace)
 
     def check(self) -> None:
-        """Hold what is there against what somebody may need."""
+        """Compare the existing files with the files that may be needed."""
         needed = set(files_of(self.catalog.load_table(str(NAME))))
         needed |= {path for path, (since, _) in self.flying.items() if self.now - since <= GRACE / 2}
         needed |= {path for path, since in self.read.items() if self.now - since < GRACE}
@@ -126,15 +126,15 @@ def test_remove_orphans_skips_tables_with_other_locations(catalog: SqlCatalog, t
 
 
 def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
-    """A stream can be told to put its files anywhere: here where all tables have theirs."""
+    """A stream can have its files in any folder: here in a folder that all tables share."""
     other = ensure_table(
         catalog, TableName("raw", "others"), columns=(Column("n", Primitive("long")),), location=f"file://{tmp_path}/others"
     )
     for each in (table, other):
         append_once(catalog, each, files=write_files(each, rows=1), entry=lambda *_: {}, is_committed=lambda _: False)
     elsewhere = [tmp_path / "out" / name for name in (f"part-1-{table.metadata.table_uuid}-0.parquet", "00000-1.parquet")]
-    of_somebody = tmp_path / "out" / "part-1-0.parquet"
-    for path in (*elsewhere, of_somebody):
+    foreign = tmp_path / "out" / "part-1-0.parquet"
+    for path in (*elsewhere, foreign):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x")
     everywhere, logged = (f"file://{tmp_path}",), {f"file://{elsewhere[1]}"}
@@ -142,7 +142,7 @@ def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: 
     assert sorted(file.uri for file in stray) == sorted(f"file://{path}" for path in elsewhere)
     found = remove_orphans(catalog, NAME, folders=everywhere, named=(), grace=Grace(0.0, 1e12), logged=logged)
     assert {uri for uri in found.gone if "/metadata/" not in uri} == {f"file://{path}" for path in elsewhere}
-    assert of_somebody.exists()
+    assert foreign.exists()
     assert numbers(catalog, other) == [0]
     purge_table(catalog, NAME, folders=everywhere, before=1e12)
     assert numbers(catalog, other) == numbers(catalog, table) == [0]

@@ -1,4 +1,4 @@
-"""Rows of a table that is partitioned by a date or a time itself are committed and found again."""
+"""Rows of tables with identity partitions on dates and times are committed and found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a table has, and which of them a snapshot changed."""
+"""List a table's partitions, and the partitions that a snapshot changed."""
 
 from __future__ import annotations
 

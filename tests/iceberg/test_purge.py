@@ -1,4 +1,4 @@
-"""A table's past goes: snapshots, tags, files that nothing needs. Its rows, its ledger and what others write stay."""
+"""A purge removes snapshots, tags and unneeded files, and keeps rows, the ledger and files of other writers."""
 
 from __future__ import annotations
 

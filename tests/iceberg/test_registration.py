@@ -1,4 +1,4 @@
-"""A catalog that was emptied or replaced while the tables' folders are still there."""
+"""A catalog is emptied or replaced while the tables' folders still exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = (TableName("raw", "numbers"), TableName("stage.shop", "numbers"), TableN
 
 
 @pytest.fixture(autouse=True)
-def nobody_creates_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_concurrent_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for other applications, of which there are none, for two looks at the catalog and not for twenty."""
     monkeypatch.setattr(registration, "_CREATED_WITHIN_SECONDS", 0.2)
 

@@ -1,4 +1,4 @@
-"""Required fields below optional structs: an absent parent is written, a missing value is refused with its path."""
+"""Required fields below optional structs: an absent parent is written, a missing value is rejected with its path."""
 
 from __future__ import annotations
 

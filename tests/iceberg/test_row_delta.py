@@ -1,4 +1,4 @@
-"""Row deltas: whatever order they come in, every engine reads the rows of a plain model, and Java commits on top of them."""
+"""Row deltas: in any order, every engine reads the rows of a plain model, and Java commits on top of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows within ranges: the same rows as a filter over all of them, whichever of range and index is asked first."""
+"""Rows within ranges equal a filter over all rows, whether the range or the index is applied first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of data files in the local cache: the same as a scan's, whatever the files, the schema and the cache went through."""
+"""Rows of data files in the local cache equal a scan's, for any files, schemas and cache states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata that is shared between copies is what PyIceberg would have written and read."""
+"""Metadata shared between copies equals what PyIceberg writes and reads."""
 
 from __future__ import annotations
 

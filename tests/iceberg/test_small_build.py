@@ -1,4 +1,4 @@
-"""A small build is committed once or not at all, whatever others and the catalog do meanwhile."""
+"""A small build is committed once or not at all, also with concurrent commits and catalog errors."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_small_build_raises_unavailable_during_an_outage(catalog: Catalog, built
 
 
 class Interrupted:
-    """A catalog in which somebody else commits after this build looked at the table and before it commits, once."""
+    """A catalog with one concurrent commit between the check and the commit of a build."""
 
     def __init__(self, catalog: Catalog, meanwhile: Callable[[], object]) -> None:
         self._catalog, self._meanwhile = catalog, [meanwhile]

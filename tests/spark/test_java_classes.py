@@ -1,4 +1,4 @@
-"""Calls to Java classes of Iceberg by their names."""
+"""Call Java classes of Iceberg by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query that was planned once gives what Spark gives when it plans it for the same rows."""
+"""A prepared query returns the same rows as a query that Spark plans for these rows."""
 
 from __future__ import annotations
 

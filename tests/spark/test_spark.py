@@ -1,4 +1,4 @@
-"""What is said when Spark's process no longer answers."""
+"""The error when Spark's process no longer answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adapter between Spark and Arrow does what PySpark's own conversions do; it uses private parts of PySpark."""
+"""The adapter between Spark and Arrow equals PySpark's own conversions, whose private API it uses."""
 
 from __future__ import annotations
 

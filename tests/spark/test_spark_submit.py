@@ -1,4 +1,4 @@
-"""How a pipeline is handed to a cluster: what is sent, what may be seen of it, and that no secret is among that."""
+"""Submit a pipeline to a cluster: what is sent, what is visible, and that no secret is."""
 
 from __future__ import annotations
 
@@ -177,16 +177,16 @@ def test_submission_to_a_local_master_uses_this_python(tmp_path: Path, monkeypat
 
 
 def test_properties_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = tmp_path / "told"
+    report = tmp_path / "report"
     program = tmp_path / "spark-submit"
     program.write_text(
-        f'#!/bin/bash\nprintf "%s\\n" "$@" > {told}\nstat -c %a "$(dirname "$2")" >> {told}\ncat "$2" >> {told}\nexit 7\n'
+        f'#!/bin/bash\nprintf "%s\\n" "$@" > {report}\nstat -c %a "$(dirname "$2")" >> {report}\ncat "$2" >> {report}\nexit 7\n'
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(spark_submit, "find_spark_submit", lambda: program)
     submitted = Submission(("--master", "yarn", "main.py"), {"spark.secret": "verysecret"})
     assert run_submission(submitted, java_home=tmp_path, folder=tmp_path) == 7
-    lines = told.read_text().splitlines()
+    lines = report.read_text().splitlines()
     assert lines[0] == "--properties-file"
     assert not Path(lines[1]).exists()
     assert lines[2:] == ["--master", "yarn", "main.py", "700", "spark.secret=verysecret"]
@@ -194,8 +194,8 @@ def test_properties_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pyt
 
 def test_submission_includes_cluster_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stack's secret is in a file there: without it the master lets nobody in."""
-    told, program = tmp_path / "told", tmp_path / "spark-submit"
-    program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {told}\n')
+    report, program = tmp_path / "report", tmp_path / "spark-submit"
+    program.write_text(f'#!/bin/bash\nprintf "%s" "$SPARK_CONF_DIR" > {report}\n')
     program.chmod(0o700)
     monkeypatch.setattr(spark_submit, "find_spark_submit", lambda: program)
     monkeypatch.setattr("headrace.app.submitting.find_java_home", lambda environ, cache: tmp_path)
@@ -203,7 +203,7 @@ def test_submission_includes_cluster_settings(tmp_path: Path, monkeypatch: pytes
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     for conf_dir, wanted in ((None, "/somebody's"), (tmp_path / "conf", str(tmp_path / "conf"))):
         assert submit(replace(settings, spark_conf_dir=conf_dir), Submission(("main.py",), {})) == 0
-        assert told.read_text() == wanted
+        assert report.read_text() == wanted
 
 
 def test_properties_text_round_trip() -> None:

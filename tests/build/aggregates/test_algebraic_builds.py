@@ -1,4 +1,4 @@
-"""Builds of aggregates that are maintained by their states: what they read, and that their rows stay those of the query."""
+"""Builds of aggregates with partial states: what they read, and that their rows equal the query's."""
 
 from __future__ import annotations
 

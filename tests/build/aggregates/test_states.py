@@ -1,4 +1,4 @@
-"""States that are merged give the rows that the query gives for all rows at once, to the last digit."""
+"""Merged states yield exactly the rows of the query over all rows."""
 
 from __future__ import annotations
 

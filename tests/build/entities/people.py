@@ -1,4 +1,4 @@
-"""A small lake of people who are known to several sources: what a test sends, and what became of it."""
+"""A small lake of people from several sources, with helpers to send records and read entities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared, and what a weight makes of a record: on frames alone."""
+"""Fuzzy matching on frames: normalised values, blocks and confidence."""
 
 from __future__ import annotations
 

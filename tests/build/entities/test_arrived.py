@@ -1,4 +1,4 @@
-"""Few new rows of a query that only picks columns are resolved without Spark, and are the rows that Spark would have found."""
+"""Few new rows of a query that only selects columns are resolved without Spark, and equal Spark's rows."""
 
 from __future__ import annotations
 

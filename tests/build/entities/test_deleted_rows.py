@@ -1,4 +1,4 @@
-"""Rows that change in a large file are deleted where they are: engines, counts, the next build and a purge know it."""
+"""Changed rows of a large file are deleted with merge-on-read, for engines, counts, the next build and a purge."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_merge_on_read_until_many_rows_are_deleted(spark: SparkSession, tmp_path
     assert summary == [101]
 
     found = people.send(*(Record("shop", str(number), email=f"new{number}@b.org", n=2) for number in range(40, 100)))
-    assert not first & seen.files(), "many of their rows are gone: they are written anew"
+    assert not first & seen.files(), "many of their rows are deleted: they are rewritten"
     seen.check(rows=101)
     rows = people.all_rows()
     people.build(full_refresh=True)

@@ -1,4 +1,4 @@
-"""Both forms of a refresh on frames alone: what Spark resolves is what one process resolves, row for row."""
+"""Both kinds of entity refresh on frames: Spark's result equals the result of one process, row for row."""
 
 from __future__ import annotations
 

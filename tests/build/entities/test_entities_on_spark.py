@@ -1,4 +1,4 @@
-"""Builds of entities on Spark, end to end: rows, ids and figures are those of builds in one process."""
+"""Entity builds on Spark, end to end: rows, ids and figures equal builds in one process."""
 
 from __future__ import annotations
 

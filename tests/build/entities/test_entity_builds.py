@@ -1,4 +1,4 @@
-"""Entities through builds: they grow, merge and split, keep their ids, and end as if all records had come at once."""
+"""Entity builds: entities grow, merge, split and keep their ids, and equal a single build of all records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splink on DuckDB and on Spark: which one compares the records must make no difference."""
+"""Compare records with Splink on DuckDB and on Spark: both give the same result."""
 
 from __future__ import annotations
 

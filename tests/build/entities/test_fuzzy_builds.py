@@ -1,4 +1,4 @@
-"""Records that only look alike, through builds with the real Splink on Spark."""
+"""Fuzzy matching in builds, with the real Splink on Spark."""
 
 from __future__ import annotations
 

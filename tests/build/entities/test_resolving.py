@@ -1,4 +1,4 @@
-"""Edges, clusters and stable ids on frames alone: however records come, the same are together, and ids last."""
+"""Edges, clusters and stable ids on frames: results do not depend on the order of records, and ids are stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that are trained from the records: on frames alone, with the real Splink."""
+"""Training weights on records: on frames, with the real Splink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables without a short lag share build time while changes keep coming, and none waits long."""
+"""Tables without a short lag share build time while changes keep arriving, and none waits long."""
 
 from __future__ import annotations
 

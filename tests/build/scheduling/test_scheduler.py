@@ -1,4 +1,4 @@
-"""What a live run builds next: by the age of changes, by what tables read, and by what they allow."""
+"""The scheduler's choice of the next build: by the age of changes, by dependencies, and by target lags."""
 
 from __future__ import annotations
 
