@@ -81,7 +81,8 @@ class PlainQuery:
 
 def plain_query(text: str, inputs: Mapping[TableName, Sequence[Column]]) -> PlainQuery:
     """Return a query over inputs with these columns. Raise a NotPlainError if Spark must run it."""
-    branches, columns = [], None
+    branches: list[PlainBranch] = []
+    columns: tuple[Column, ...] | None = None
     for select in _selects(_parse(text)):
         names = None if columns is None else [column.name for column in columns]
         branch, own = _branch(select, inputs, names=names)

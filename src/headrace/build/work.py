@@ -109,7 +109,7 @@ def recompute(inputs: PlannedInputs, changes: DriverChanges, reduce_events: Redu
         return Work(keys, lambda rows, *_: reduce_rows(table, rows, reduce_events))
 
     def decide(rows: DataFrame, *_: object) -> DataFrame:
-        events, _ = split_truncates(table, rows)
+        events, _truncated = split_truncates(table, rows)
         recorded = recorded_truncates(inputs)
         return reduce_events(table, events, () if recorded is None else (recorded,), carry=table.unchanged is not None)
 

@@ -69,7 +69,7 @@ def test_block_with_too_many_pairs_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(alike, "MOST_PAIRS", 5)
     fuzzy = Fuzzy((Comparison("name", "name"),), (Block(("city",)),), 6.0)
     records = pl.DataFrame({NODE: range(4), "id": range(4), "name": ["x"] * 4, "city": ["Ulm"] * 4})
-    with pytest.raises(BuildError, match=r"block_on \[city\] makes 6 pairs"):
+    with pytest.raises(BuildError, match=r"block_on \[city\] yields 6"):
         compare_all(records, fuzzy, keys=["id"], score=lambda _: PAIRS.to_frame())
 
 
