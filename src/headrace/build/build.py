@@ -170,8 +170,9 @@ def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column,
             raise
         except NotLocalError as error:
             _LOG.info("%s: build %d uses scans: %s", plan.table.table, build_id, error)
-        except pa.ArrowException:  # Spark may convert rows that Arrow can't: the table must not become stale
-            _LOG.warning("%s: build %d uses scans", plan.table.table, build_id, exc_info=True)
+        except pa.ArrowException as error:  # Spark may convert rows that Arrow can't: the table must not become stale
+            message = f"{plan.table.table}: build {build_id} uses scans"
+            log_failure(_LOG, lake.settings, BUILD, message, error, level=logging.WARNING)
     inputs = ScannedInputs(lake.with_session(lake.small if plan.is_small else lake.spark), plan)
     try:
         return strategy.stage(inputs, build_id, rescaled=rescaled), measure_lateness(inputs)

@@ -30,7 +30,7 @@ def explain_spark_error(table: LayerTable, error: PySparkException, states: Alge
     return BuildError(
         f"Spark could not compute the table: {text.splitlines()[0]}",
         where=table.place.label if line is None else f"{table.place.label}:{line}",
-        next_step="Nothing was published. Read the whole error in logs/spark.log, and fix the query or the data.",
+        next_step="Nothing was published. Read the whole error with: headrace logs build",
     )
 
 

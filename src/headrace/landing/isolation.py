@@ -41,7 +41,7 @@ _REASON_CHARACTERS = 500
 
 
 def may_be_data(error: BaseException) -> bool:
-    """Return whether a value can be the reason for this error. What disks, memory, Kafka and servers raise never is."""
+    """Return whether a value may have caused this error. Errors of disks, memory, Kafka and servers never count."""
     return isinstance(error, _OF_DATA) and not isinstance(error, _OF_INFRASTRUCTURE) and find_outage(error) is None
 
 

@@ -40,7 +40,7 @@ def explain_failure(error: Py4JError, *, logs: Path) -> HeadraceError:
 def describe_failure(error: BaseException | None, *, hide: Callable[[str], str]) -> TaskFailure:
     """Return the failure to send to the driver for an error of one stream; `hide` removes secrets from a text."""
     assert error is not None
-    away = find_outage(error)
+    outage = find_outage(error)
     trace = hide("".join(traceback.format_exception(error)))
     if outage is not None:
         return TaskFailure(hide(f"{outage.where}: {outage.what}" if outage.where else outage.what), trace, unavailable=True)

@@ -159,7 +159,7 @@ def _driver_environment(
     from_file = read_profile(settings.folder / FILE, profile=settings.profile)
     values = {
         setting.environ: environ.get(setting.environ) or from_file.get(setting.name, "")
-        for setting in KNOWN
+        for setting in SETTING_SPECS
         if setting.name not in _NOT_SENT
     }
     values["HEADRACE_SPARK_MASTER"] = settings.spark_master

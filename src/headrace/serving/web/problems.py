@@ -99,8 +99,8 @@ def _answer_known_error(request: Request, error: Exception) -> Response:
     return _answer(request, status, error.what, where=error.where, next_step=error.next_step, headers=headers)
 
 
-def _look_for_away(request: Request, error: Exception) -> Response:
-    """Answer that the catalog or the object store is away, where that is what an error means."""
+def _answer_outage(request: Request, error: Exception) -> Response:
+    """Answer an outage of the catalog or the object store; raise any other error again."""
     away = find_outage(error)
     if away is None:
         raise error
