@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,8 @@ _CHOSEN = ("HEADRACE_PROFILE", "HEADRACE_LOG_LEVEL", "HEADRACE_LOG_FORMAT")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """Return a function that runs a command in this test's folder and returns its exit code and output."""
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    """Yield a function that runs a command in this test's folder and returns its exit code and output."""
     monkeypatch.chdir(tmp_path)
     for name in _CHOSEN:
         monkeypatch.setenv(name, "")  # so that the end of the test takes it away

@@ -245,12 +245,12 @@ def test_query_suggests_similar_names(here: Here, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["query", "SELECT 1", "--json", "--csv"], "--json and --csv can't both be"),
-        (["lineage", "lineage", "--json", "--mermaid"], "--json and --mermaid can't both be"),
+        (["query", "SELECT 1", "--json", "--csv"], "--json and --csv are mutually exclusive"),
+        (["lineage", "lineage", "--json", "--mermaid"], "--json and --mermaid are mutually exclusive"),
     ],
 )
 def test_output_formats_are_mutually_exclusive(here: Here, arguments: list[str], says: str) -> None:
-    assert here(*arguments) == (2, f"{says}\nLeave one of them out.\n")
+    assert here(*arguments) == (2, f"{says}\nPass one of them.\n")
 
 
 def test_query_without_tables(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_generated_stage_file_has_the_same_tables(folder: Path, tmp_path: Path) 
     (folder / "stage_tables.yaml").unlink()
     captured = read_captured("shop", environ={}, folder=tmp_path)
     live = live_schemas(settings, captured, report=lambda line: None)
-    assert [live_schema.found for live_schema in live] == ["orders.avsc"]
+    assert [schema.origin for schema in live] == ["orders.avsc"]
     text = config_text(live)
     assert text == stage_text([(captured.streams[0], as_avro(CONNECT))])
     assert "      created_at: timestamp\n" in text

@@ -104,11 +104,11 @@ def _is_time(kind: object) -> bool:
     return kind in (Primitive("timestamp"), Primitive("timestamp_ntz"), Primitive("date"))
 
 
-Known = tuple[tuple[TableName, tuple[str, ...]], ...]
+KnownPath = tuple[tuple[TableName, tuple[str, ...]], ...]
 """The columns of a query's inputs."""
 
 
-def _columns(lake: KnownColumns, table: LayerTable) -> Known:
+def _columns(lake: KnownColumns, table: LayerTable) -> KnownPath:
     def names(columns: tuple[Column, ...]) -> tuple[str, ...]:
         return tuple(column.name for column in columns)
 
@@ -116,11 +116,11 @@ def _columns(lake: KnownColumns, table: LayerTable) -> Known:
 
 
 _Keys = Mapping[TableName, tuple[tuple[str, str], ...]] | None
-_paths: dict[tuple[str, Known], AccessPaths] = {}
-_keys: dict[tuple[str, Known, tuple[str, ...]], _Keys] = {}
+_paths: dict[tuple[str, KnownPath], AccessPaths] = {}
+_keys: dict[tuple[str, KnownPath, tuple[str, ...]], _Keys] = {}
 
 
-def _parse_paths(text: str, known: Known, table: LayerTable) -> AccessPaths:
+def _parse_paths(text: str, known: KnownPath, table: LayerTable) -> AccessPaths:
     """Return the query's join paths to its lookups, computed once."""
     key = (text, known)
     if key not in _paths:
@@ -128,7 +128,7 @@ def _parse_paths(text: str, known: Known, table: LayerTable) -> AccessPaths:
     return _paths[key]
 
 
-def _parse_keys(text: str, known: Known, table: LayerTable, names: tuple[str, ...]) -> _Keys:
+def _parse_keys(text: str, known: KnownPath, table: LayerTable, names: tuple[str, ...]) -> _Keys:
     """Return the drivers' columns that the query passes unchanged under these names, computed once."""
     key = (text, known, names)
     if key not in _keys:

@@ -93,10 +93,10 @@ def load_all(settings: Settings) -> tuple[list[Pipeline], list[HeadraceError]]:
 
 
 def refuse_both(**chosen: bool) -> None:
-    """Refuse two forms of output at once; each is given by the name of its option."""
+    """Raise a SettingsError if more than one of these options is set."""
     names = [f"--{name}" for name, is_chosen in chosen.items() if is_chosen]
     if len(names) > 1:
-        raise SettingsError(f"{' and '.join(names)} can't both be", next_step="Leave one of them out.")
+        raise SettingsError(f"{' and '.join(names)} are mutually exclusive", next_step="Pass one of them.")
 
 
 def say(sentence: str) -> None:

@@ -60,7 +60,7 @@ _FIRST_WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a table: built, failed, left out because of another one, or nothing to do.
+    """The outcome of a table: built, failed, skipped because of an upstream table, or up to date.
 
     `grown` says that an input had got columns which the lake did not know when the build began. `newest_change` is when, by the
     clock of a live run, the newest change landed that the table has.
@@ -95,7 +95,7 @@ def open_lake(
 ) -> Lake:
     """Return the pipeline's lake; a mistake in any of its tables is a SpecError before anything is written.
 
-    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    With `tables`, a dependency-closed subset of the tables, only these are analysed and can be built.
     """
     looked_at = pipeline.tables if tables is None else tables
     store = RowStore(settings.row_cache, most_bytes=settings.build_cache_mb * 1024 * 1024)
@@ -117,7 +117,7 @@ def open_lake(
 def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -> Lake:
     """Return the lake with the columns that its raw tables have now, and those that the queries make of them.
 
-    With `tables`, which are some and all that they read, only these are looked at and can be built.
+    With `tables`, a dependency-closed subset of the tables, only these are analysed and can be built.
     """
     looked_at = tuple(each for each in lake.pipeline.tables if each.table in lake.columns) if tables is None else tables
     landed = columns_landed(lake.catalog, lake.pipeline)
@@ -179,13 +179,12 @@ def build(
     stop: Event | None = None,
     retry_policy: RetryPolicy | None = None,
 ) -> tuple[Outcome, ...]:
-    """Build what has to be built, each table when those that it reads are done, and return what became of each.
+    """Build stale tables in dependency order, and return the outcome of each.
 
-    With `only`, tables that are not among them are taken as they are. Those in `refresh` are written anew.
-    A table that fails stops only those that read it. What was built is then mirrored into `metadata`; what an application that
-    died had not mirrored, is mirrored first. A table whose input has grown is built after all queries were analysed again, so
-    that no row is read without its new columns. Where the catalog or the object store is away, all wait with `retry_policy` and
-    what is not built yet is tried again; without it, the table failed.
+    With `only`, other tables are read as they are. Tables in `refresh` are rebuilt. A failed table blocks only its downstream
+    tables. Outcomes are then mirrored into `metadata`, with those that a crashed application left. A table
+    whose input has new columns is built after all queries are analysed again, so that no row is read without them. During an
+    outage of the catalog or the object store, `retry_policy` says how unfinished tables are retried; without it, they fail.
     """
     ended = stop or Event()
     found: dict[TableName, Outcome] = {}
@@ -234,9 +233,9 @@ def _round(
     stop: Event | None,
     retry_policy: RetryPolicy | None,
 ) -> tuple[Outcome, ...]:
-    """Build each table, side by side where they don't read one another, and return what became of each at last.
+    """Build the tables, independent ones concurrently, and return the outcome of each.
 
-    With `retry_policy`, no more are begun when the first finds a server away, and what becomes of those is not told as theirs.
+    With `retry_policy`, no build starts after the first outage, and outages are not reported as failures of tables.
     """
     away = False
     outcomes: dict[TableName, Outcome] = {}
@@ -301,10 +300,10 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
 def build_one(
     lake: Lake, table: LayerTable, *, full_refresh: bool, begin: Callable[[TablePlan], None] = lambda plan: None
 ) -> Outcome:
-    """Return what became of one table, after as many tries as are worth it; whatever goes wrong is in it.
+    """Build one table and return the outcome, which has the error of a failed build.
 
-    `begin` is called with each plan before it is carried out. A table that is compacted while it is built is planned again at
-    once. For a server that is away it does not wait.
+    Calls `begin` with each plan before it is executed. Plans again at once if the table was compacted during the build, and
+    does not wait for an outage to end.
     """
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "builds")
     last: HeadraceError | None = None

@@ -34,7 +34,7 @@ PREFIX = "__state_"
 _ROWS = StateField(f"{PREFIX}n", Call("count", ("*",)).over("count"), "add")
 _ARGUMENT = "__argument_{}_{}"
 
-Known = Mapping[TableName, Sequence[Column]]
+InputColumns = Mapping[TableName, Sequence[Column]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Algebra:
 _known: dict[tuple[object, ...], Algebra | Recomputed] = {}
 
 
-def find_algebra(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | Recomputed:
+def find_algebra(spark: SparkSession, table: LayerTable, columns: InputColumns) -> Algebra | Recomputed:
     """Return the algebra of a table, or the reason why its keys are recomputed."""
     if not table.traits.adds_states or not isinstance(table.source, Query) or table.staged:
         return Recomputed("it is not a SQL aggregate")
@@ -92,7 +92,7 @@ def find_algebra(spark: SparkSession, table: LayerTable, columns: Known) -> Alge
     return _known[key]
 
 
-def _find(spark: SparkSession, table: LayerTable, columns: Known) -> Algebra | Recomputed:
+def _find(spark: SparkSession, table: LayerTable, columns: InputColumns) -> Algebra | Recomputed:
     decomposition = decompose(table)
     if isinstance(decomposition, Recomputed):
         return decomposition

@@ -220,9 +220,9 @@ def maintain_all(
 
 
 @contextmanager
-def maintaining(settings: Settings, pipeline: Pipeline | None, *, retry_policy: float = 60.0) -> Iterator[None]:
+def maintaining(settings: Settings, pipeline: Pipeline | None, *, wait_seconds: float = 60.0) -> Iterator[None]:
     """Lock out erasures and other maintenance of a pipeline's tables, or of the shared tables."""
-    with maintain_lock(settings, pipeline.name if pipeline else SHARED, wait_seconds=retry_policy):
+    with maintain_lock(settings, pipeline.name if pipeline else SHARED, wait_seconds=wait_seconds):
         yield
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
-_PATIENCE_SECONDS = 5.0
+_LOCK_SECONDS = 5.0
 _MB = 1024 * 1024
 
 
@@ -82,7 +82,7 @@ def _follow(
             if stop.is_set():
                 return
             try:
-                with maintaining(settings, owner, retry_policy=_PATIENCE_SECONDS), translate_outages():
+                with maintaining(settings, owner, wait_seconds=_LOCK_SECONDS), translate_outages():
                     done = maintain_table(context, session, owner, target)
             except LockedError:
                 continue

@@ -4,7 +4,7 @@ const DRAWN = 720;
 export class Series {
   #cities = new Map();
 
-  /** Takes in what the server sent; gives back the cities that something changed of. */
+  /** Add the server's answer, and return the cities that changed. */
   add(data) {
     const changed = new Set();
     for (const [city, points] of Object.entries(data)) {
@@ -20,7 +20,7 @@ export class Series {
 
   cities = () => [...this.#cities.keys()];
 
-  /** Gives back a city's newest points in order of time. */
+  /** Return a city's newest points in order of time. */
   points(city) {
     const all = [...(this.#cities.get(city) ?? [])];
     return all.sort(([one], [other]) => (one < other ? -1 : 1)).slice(-DRAWN);
@@ -30,7 +30,7 @@ export class Series {
     return [...(this.#cities.get(city)?.keys() ?? [])].reduce((newest, time) => (time > newest ? time : newest), "");
   }
 
-  /** Gives back the newest minute of any city: what is asked for next begins there. */
+  /** Return the newest minute of any city: the next request begins there. */
   get since() {
     return this.cities().map((city) => this.newest(city)).reduce((newest, time) => (time > newest ? time : newest), "");
   }
