@@ -1,5 +1,6 @@
 /*
 about: For each charge what could be known when it was made, and the label that came later - was it disputed as fraudulent.
+target_lag: 1 minute
 keys: [event_id, created_at]
 partition_by: [days(created_at)]
 rebuild_on:

@@ -1,5 +1,6 @@
 /*
 about: One row for each problem of each event that arrived, duplicates and late events among them.
+target_lag: 30 seconds
 keys: [stream, kafka_partition, kafka_offset, problem]
 partition_by: [days(created_at)]
 constant: [created_at]

@@ -1,5 +1,6 @@
 /*
 about: How many events of each stream and day show each problem, and what share of all events that is. None is a result too.
+target_lag: 30 seconds
 keys: [stream, day, problem]
 partition_by: [months(day)]
 expect:

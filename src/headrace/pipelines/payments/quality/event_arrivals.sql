@@ -1,5 +1,6 @@
 /*
 about: Every event as it arrived with all its problems, those among them that only show beside the events before it.
+target_lag: 30 seconds
 keys: [stream, kafka_partition, kafka_offset]
 partition_by: [days(created_at)]
 constant: [created_at]

@@ -1,5 +1,6 @@
 /*
 about: Every event of every stream as it arrived, duplicates too, with the problems that it shows by itself.
+target_lag: 30 seconds
 partition_by: [days(created_at)]
 */
 -- Problems have the names that the generators give them. Only spelling and presence are looked at: this is the raw data.

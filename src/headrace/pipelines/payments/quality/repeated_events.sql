@@ -1,5 +1,6 @@
 /*
 about: Every event as it arrived, and whether its id was sent before.
+target_lag: 30 seconds
 keys: [stream, kafka_partition, kafka_offset]
 partition_by: [days(created_at)]
 constant: [created_at]
