@@ -14,7 +14,7 @@ from headrace.cli.shared import settings_here
 from headrace.servers import stack
 from tests.cli.conftest import Here
 
-NO_LOG = 'there is no log of "hbase"\n'
+NO_LOG = 'log not found: "hbase"\n'
 
 
 @pytest.mark.parametrize("arguments", [["--log-format", "json", "logs", "hbase"], ["logs", "hbase", "--log-format=json"]])
@@ -49,7 +49,7 @@ def test_a_log_option_that_can_not_be_is_refused(here: Here, option: str) -> Non
 def test_a_log_setting_that_can_not_be_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_LOG_LEVEL", "loud")
     code, said = here("doctor")
-    assert (code, said.splitlines()[1]) == (2, "It is one of: debug, info, warning, error.")
+    assert (code, said.splitlines()[1]) == (2, "Set it to one of: debug, info, warning, error.")
 
 
 def test_an_unexpected_error_is_logged_and_raised(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_an_unexpected_error_is_logged_and_raised(here: Here, tmp_path: Path, mo
 def test_failure_logs_are_shown_and_say_when_nothing_has_failed(here: Here, tmp_path: Path, name: str) -> None:
     code, said = here("logs", name)
     assert code == 1
-    assert "has failed here\nThe log is written when one does.\n" in said
+    assert "has failed yet\nThe log is written at the first failure.\n" in said
     logs = tmp_path / ".headrace" / "logs"
     logs.mkdir(parents=True)
     (logs / f"{name}.log").write_text("Traceback\n", encoding="utf-8")

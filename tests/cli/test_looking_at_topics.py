@@ -64,7 +64,7 @@ def test_messages_of_a_real_topic(tmp_path: Path, broker: str) -> None:
         ):
             with pytest.raises(NotFoundError, match=message):
                 desk.messages(TOPIC, wrong)
-        with pytest.raises(NotFoundError, match='no topic "looked-att"'):
+        with pytest.raises(NotFoundError, match='topic not found: "looked-att"'):
             desk.one("looked-att")
         produce(broker, TOPIC, [registered(7, ENVELOPE, UPDATE)])
         newest = desk.messages(TOPIC, Wanted(1, partition=0))[0].value

@@ -31,7 +31,7 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
     code, output = here("verify", "shop")
     assert code == 1
     assert "prices: id b: price" in output
-    assert "Repair it: headrace publish shop --table prices --full" in output
+    assert "Publish it again: headrace publish shop --table prices --full" in output
     code, output = here("verify", "shop", "--json")
     (table,) = [comparison for comparison in json.loads(output) if comparison.get("table") == "shop.prices"]
     assert (code, table["rows"], table["different"], table["holds"]) == (1, 2, 1, False)
@@ -45,6 +45,6 @@ def test_verify_names_rows_that_differ_and_publish_repairs_them(
 def test_publish_names_the_tables_that_can_be_published(here: Here, tmp_path: Path) -> None:
     PriceList(tmp_path)
     code, output = here("publish", "shop", "--table", "price")
-    assert (code, 'no published table "price"' in output, "prices" in output) == (2, True, True)
+    assert (code, 'not found: published table "price"' in output, "prices" in output) == (2, True, True)
     code, output = here("publish", "lineage")
     assert (code, "lineage publishes nothing" in output) == (0, True)

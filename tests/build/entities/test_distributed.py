@@ -118,7 +118,7 @@ def test_components_on_spark_are_those_of_one_process(session: SparkSession, mon
         assert [found.get(node, node) for node in range(nodes)] == wanted
         assert session.sparkContext._jsc.getPersistentRDDs().size() == kept + 1, "only the last round is kept"
         monkeypatch.setattr(components, "MOST_ROUNDS", 2)
-        with pytest.raises(BuildError, match="not found in 2 rounds"):
+        with pytest.raises(BuildError, match="did not converge in 2 rounds"):
             components.connected_components(frame, checkpoints=checkpoints)
     assert session.sparkContext._jsc.getPersistentRDDs().size() == kept
 
