@@ -22,7 +22,7 @@ EXIT_CODES = """\
 | exit code | meaning |
 | --- | --- |
 | 0 | success; also a command that runs until Ctrl-C, such as `run` |
-| 1 | a failure, or a problem found by `verify`, `build`, `doctor` or `forget` |
+| 1 | a failure, or a problem found by `verify`, `build`, `doctor` or `erase` |
 | 2 | an invalid pipeline, setting or argument, including the SQL of `query` |
 | 3 | another application holds the pipeline |
 | 130 | interrupted by Ctrl-C before it was done |
@@ -73,7 +73,7 @@ def _commands(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _commands(f"{prefix} {name}", command)
-        else:
+        elif not command.hidden:
             yield f"{prefix} {name}", command
 
 

@@ -60,13 +60,13 @@ def test_help_names_every_command(here: Here, monkeypatch: pytest.MonkeyPatch) -
             "env",
             "connectors",
             "generate",
-            "seeder",
+            "seed",
             "psql",
             "land",
             "run",
         ),
         *("topics", "notebook", "stage-config", "submit"),
-        *("serve", "query", "lineage", "export", "commits", "verify", "maintain", "forget", "doctor", "clean"),
+        *("serve", "query", "lineage", "export", "commits", "verify", "maintain", "erase", "doctor", "clean"),
     ):
         assert f"\n  {command} " in output
 
@@ -82,15 +82,15 @@ def test_unknown_pipeline_is_an_error(tmp_path: Path, command: str) -> None:
     assert "Traceback" not in output
 
 
-def test_forget_requires_people_in_the_pipeline(tmp_path: Path) -> None:
-    code, output = headrace(tmp_path, "forget", "lineage", "--email", "ann@example.com")
+def test_erase_requires_people_in_the_pipeline(tmp_path: Path) -> None:
+    code, output = headrace(tmp_path, "erase", "lineage", "--email", "ann@example.com")
     assert code == 1
     assert "the pipeline does not declare people" in output
     assert "Add people: to pipeline.yml" in output
-    code, output = headrace(tmp_path, "forget", "lineage")
+    code, output = headrace(tmp_path, "erase", "lineage")
     assert code == 2
     assert "--email ADDRESS, --id SOURCE:ID or --requested" in output
-    code, output = headrace(tmp_path, "forget", "lineage", "--id", "7")
+    code, output = headrace(tmp_path, "erase", "lineage", "--id", "7")
     assert code == 2
     assert "an id must be SOURCE:ID" in output
 
@@ -166,9 +166,9 @@ def test_export_airflow(tmp_path: Path) -> None:
 
 
 def test_build_alone_requires_a_table(tmp_path: Path) -> None:
-    code, output = headrace(tmp_path, "build", "payments", "--alone")
+    code, output = headrace(tmp_path, "build", "payments", "--no-deps")
     assert code == 2
-    assert "--alone requires --table TABLE" in output
+    assert "--no-deps requires --table TABLE" in output
 
 
 def test_new_copies_a_pipeline_once(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_connectors_without_capture(here: Here) -> None:
 
 
 def test_seeder_requires_a_seeder_in_the_pipeline(here: Here) -> None:
-    code, output = here("seeder", "lineage")
+    code, output = here("seed", "serve", "lineage")
     assert code == 2
     assert "the pipeline has no seeder" in output
     assert "Add seeder: {file: sources/seeder.py, port: 8000}" in output

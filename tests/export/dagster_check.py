@@ -169,7 +169,7 @@ def _commands() -> list[int]:
     return [
         each.pid
         for each in psutil.Process().children(recursive=True)
-        if each.status() != psutil.STATUS_ZOMBIE and "--alone" in each.cmdline()
+        if each.status() != psutil.STATUS_ZOMBIE and "--no-deps" in each.cmdline()
     ]
 
 

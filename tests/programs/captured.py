@@ -54,7 +54,7 @@ class CapturedShop:
     def open(self, *, rate: float, seed: int, **sizes: int) -> dict[str, int]:
         """Fill the shop, and has it captured while customers play in it, and return how many rows each table had before."""
         self.seeder = start_headrace(
-            "seeder", "storefront", "--port", str(self._port), environ=self.environ, folder=self.folder
+            *("seed", "serve", "storefront"), "--port", str(self._port), environ=self.environ, folder=self.folder
         )
         wait_until(lambda: is_fine(f"{self._address}/health", timeout=5), what="the seeder to answer", seconds=START_SECONDS)
         filled = self.post("seed/full", **sizes)

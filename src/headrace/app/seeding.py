@@ -87,7 +87,7 @@ def traffic(address: str | None, *, report: Report) -> Iterator[None]:
 def seeder_server(pipeline: Pipeline) -> Embedded:
     """Return the pipeline's seeder as a server that commands share."""
     name, title = f"{SEEDER}{pipeline.name}", f"{pipeline.name}'s seeder"
-    return own_server(name, title, command=("seeder", pipeline.name), usual=_seeder_of(pipeline).port)
+    return own_server(name, title, command=("seed", "serve", pipeline.name), usual=_seeder_of(pipeline).port)
 
 
 def _seeder_of(pipeline: Pipeline) -> Seeder:

@@ -1,4 +1,4 @@
-"""Report pending erasure requests while a pipeline runs; `headrace forget` carries them out.
+"""Report pending erasure requests while a pipeline runs; `headrace erase` carries them out.
 
 An erasure deletes files permanently, so it runs while nothing lands or builds, and which person it means may need a decision.
 """
@@ -36,4 +36,4 @@ class WaitingRequests:
             self._checkpoints[number] = now
             if count:
                 what = f"{count} pending erasure request{'' if count == 1 else 's'}"
-                self.report(f"{name}: {what}. Stop this command, then run: headrace forget {pipeline.name} --requested")
+                self.report(f"{name}: {what}. Stop this command, then run: headrace erase {pipeline.name} --requested")

@@ -27,9 +27,9 @@ from headrace.cli.commands.asking import (
     verify,
 )
 from headrace.cli.commands.connectors import connectors
-from headrace.cli.commands.flow import build, demo, generate, land, plan, publish, receive, run, seeder
+from headrace.cli.commands.erasing import erase
+from headrace.cli.commands.flow import build, demo, generate, land, plan, publish, receive, run, serve_seeder
 from headrace.cli.commands.folders import check, new, stage_config
-from headrace.cli.commands.forgetting import forget
 from headrace.cli.commands.maintaining import maintain, register
 from headrace.cli.commands.replaying import replay
 from headrace.cli.commands.servers import clean, doctor, down, env, logs, psql, status, up
@@ -71,15 +71,20 @@ export = typer.Typer(
 export.command("dbt")(export_dbt)
 export.command("airflow")(export_airflow)
 export.command("dagster")(export_dagster)
+seed = typer.Typer(help="Fill the database that a pipeline captures: seed serve.", no_args_is_help=True, rich_markup_mode=None)
+seed.command("serve")(serve_seeder)
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, new, check, stage_config, up, down, status, logs, env, generate, receive, seeder, psql, land, run, submit),
+    *(demo, new, check, stage_config, up, down, status, logs, env, generate, receive, psql, land, run, submit),
     *(build, plan, publish, serve, quality, query, topics, notebook, lineage, commits, verify, replay, maintain),
-    *(register, forget, doctor, clean),
+    *(register, erase, doctor, clean),
 )
 for command in _COMMANDS:
     app.command()(command)
 app.add_typer(connectors, name="connectors")
 app.add_typer(export, name="export")
+app.add_typer(seed, name="seed")
+app.command("forget", hidden=True)(erase)  # the names of 0.1
+app.command("seeder", hidden=True)(serve_seeder)
 
 
 def main() -> None:

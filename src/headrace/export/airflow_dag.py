@@ -100,7 +100,7 @@ with DAG(
         table.name: HeadraceOperator(
             task_id=table.task,
             task_group=layers[table.layer],
-            arguments=["build", PIPELINE, "--table", table.name, "--alone"],
+            arguments=["build", PIPELINE, "--table", table.name, "--no-deps"],
             doc_md=f"{table.about}\n\nBuilds `{table.name}`.".strip(),
         )
         for table in TABLES

@@ -180,7 +180,7 @@ def note_partitions(context: Any, table: Table, report: dict[str, Any]) -> None:
 
 def asset_of(table: Table) -> Any:
     """Return the asset that builds one table but not its inputs, which are separate assets."""
-    arguments = ["build", PIPELINE, "--table", table.name, "--alone", "--json"]
+    arguments = ["build", PIPELINE, "--table", table.name, "--no-deps", "--json"]
 
     def build(context) -> Iterator[Any]:  # type: ignore[no-untyped-def]
         answer = call(arguments, log=context.log.info)

@@ -42,11 +42,11 @@ def test_landing_is_exactly_once_beside_an_erasure(lake: Lake, spark: SparkSessi
     stale = lake.lander(people_lake)
 
     died = lake.start(
-        *("forget", "club", "--email", ANN, "--yes"),
+        *("erase", "club", "--email", ANN, "--yes"),
         HEADRACE_FAULT="kill-application@raw.members:erased",
     )
     assert died.wait(seconds=120) == -signal.SIGKILL, died.said()
-    said = lake.run("forget", "club")
+    said = lake.run("erase", "club")
     assert "finishing the erasure" in said
     assert "the person is in none" in said
     assert f"topic {topics['members']}: keeps messages for 7.0 days" in said

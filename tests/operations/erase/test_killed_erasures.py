@@ -83,7 +83,7 @@ def test_waiting_requests_are_reported_once(spark: SparkSession, tmp_path: Path)
     waiting.look()
     waiting.look()
     assert reports == [
-        "raw.other: 1 pending erasure request. Stop this command, then run: headrace forget club --requested",
+        "raw.other: 1 pending erasure request. Stop this command, then run: headrace erase club --requested",
     ]
 
 

@@ -153,7 +153,7 @@ def receive(
     receive_events(settings_here(), load(pipeline), port=port, report=say)
 
 
-def seeder(
+def serve_seeder(
     pipeline: PipelineName,
     port: Annotated[Optional[int], typer.Option(min=1, max=65_535, help="override the pipeline's port")] = None,
 ) -> None:
@@ -241,11 +241,12 @@ def build(
     pipeline: PipelineName,
     table: TableOption = None,
     full_refresh: Annotated[bool, typer.Option("--full-refresh", help="rebuild all rows")] = False,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="with --table: build that table without its upstream, and report its expectations")
+    no_deps: Annotated[
+        bool, typer.Option("--no-deps", help="with --table: build that table without its upstream, and report its expectations")
     ] = False,
+    alone: Annotated[bool, typer.Option("--alone", hidden=True)] = False,  # the name of 0.1
     as_json: Annotated[
-        bool, typer.Option("--json", help="with --alone: print the result as JSON, everything else to stderr")
+        bool, typer.Option("--json", help="with --no-deps: print the result as JSON, everything else to stderr")
     ] = False,
 ) -> None:
     """Build the tables of a pipeline whose inputs have changed.
@@ -262,13 +263,13 @@ def build(
 
     settings, loaded = settings_here(), load(pipeline)
     chosen = choose_tables(loaded, table)
-    if alone:
+    if no_deps or alone:
         if table is None:
-            raise typer.BadParameter("--alone requires --table TABLE")
+            raise typer.BadParameter("--no-deps requires --table TABLE")
         _build_alone(settings, loaded, chosen, full_refresh=full_refresh, as_json=as_json)
         return
     if as_json:
-        raise typer.BadParameter("--json requires --alone and --table TABLE")
+        raise typer.BadParameter("--json requires --no-deps and --table TABLE")
     if not loaded.tables:
         say(nothing_to_build(loaded))
         return

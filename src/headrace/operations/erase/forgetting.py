@@ -179,7 +179,7 @@ def finish_erasure(session: ErasureSession, note: Note, *, publish: Callable[[],
     fault_point("forget:landed")
     note = erase_quarantined(lake, note)
     fault_point("forget:quarantined")
-    _build(lake, next_step=f"The erasure is not finished. Fix the table, then run: headrace forget {lake.pipeline.name}")
+    _build(lake, next_step=f"The erasure is not finished. Fix the table, then run: headrace erase {lake.pipeline.name}")
     report("Rebuilt the downstream tables")
     fault_point("forget:built")
     publish()

@@ -1,4 +1,4 @@
-"""The shop's seeder: what `headrace seeder storefront` does to fill the shop, to play its customers, and to change it.
+"""The shop's seeder: what `headrace seed serve storefront` does to fill the shop, to play its customers, and to change it.
 
 The server gives a connection in a transaction, which it commits; random numbers and times come from it too.
 """

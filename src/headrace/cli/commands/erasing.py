@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.operations.erase.identifiers import Identifiers
 
 
-def forget(
+def erase(
     pipeline: PipelineName,
     email: Annotated[
         Optional[list[str]],
