@@ -42,7 +42,10 @@ EVENTS_PER_SECOND = 40
 KEYS = 300
 GRACE_MINUTES = 3
 PAUSE_SECONDS = 5.0
-TROUBLE = re.compile(r"failed:|failed with|could not be built|retrying|is stopped|ended with|skipped, because|Traceback")
+TROUBLE = re.compile(
+    r"failed:|failed with|failed and will be retried|could not be (?:built|written)|retrying|is stopped|has ended:|ended with"
+    r"|skipped, because|Traceback"
+)
 ENTITIES = """/*
 kind: entities
 keys: [k]
