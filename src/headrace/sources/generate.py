@@ -26,6 +26,8 @@ _NO_SEED = 0
 _LEADER_SECONDS = 15.0
 _AT_ONCE = 1_000
 _SHOWN_SECONDS = 0.1
+_SHORTEST_PAUSE_SECONDS = 0.005
+"""Thousands of pauses in a second cost more than the events. A producer gathers them for longer than this anyway."""
 
 
 def events_of(stream: Stream, rate: Rate, *, start: int = 0) -> Iterator[Event]:
@@ -102,12 +104,16 @@ def _clock(generator: Generator, stream: Stream, rate: Rate) -> Callable[[], dat
 
 
 def _paced(events: Iterator[Event], pause: float | None, *, started: float, stop: Flag) -> Iterator[Event]:
-    """Yield each event when it is due, the first after one pause, until `stop` is set. Events are generated when due."""
+    """Yield each event when it is due, the first after one pause, until `stop` is set. Events are generated when due.
+
+    At high rates the events of a few milliseconds follow one another.
+    """
     sent = 0
     while not stop.is_set():
         if pause is not None:
             sent += 1
-            if stop.wait(max(0.0, started + sent * pause - time.monotonic())):
+            early = started + sent * pause - time.monotonic()
+            if early > 0 and stop.wait(max(early, _SHORTEST_PAUSE_SECONDS)):
                 return
         try:
             yield next(events)

@@ -106,4 +106,4 @@ def problems_of_any(event: Event) -> list[str]:
 
 def text_of(moment: datetime) -> str:
     """Return the moment in ISO 8601, in UTC and with milliseconds."""
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(timezone.utc).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
