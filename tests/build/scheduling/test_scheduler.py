@@ -485,6 +485,38 @@ def test_one_other_build_runs_at_most_while_a_table_with_a_short_lag_is_late() -
     assert clock.start() == ["other"]
 
 
+def test_other_builds_rest_while_a_table_with_a_short_lag_is_late() -> None:
+    clock = Clock(table("side", "x"), table("base", "raw"), table("mart", "base", lag=0.0))
+    clock.land("raw")
+    assert clock.start() == ["base"]
+    clock.wait(6)
+    clock.land("x")
+    assert clock.start() == ["side"]
+    clock.wait(2)
+    clock.end("side", seconds=2.0)
+    clock.land("x")
+    assert clock.start() == [], "base is late, and a build of two seconds is followed by six seconds for base"
+    assert clock.scheduler.wake_at(clock.now) == clock.now + 6
+    clock.end("base")
+    assert clock.start() == ["mart"], "it is late, too"
+    clock.end("mart")
+    assert clock.start() == ["side"], "nothing is late"
+
+
+def test_other_builds_go_on_after_their_rest() -> None:
+    clock = Clock(table("side", "x"), table("base", "raw"), table("mart", "base", lag=0.0))
+    clock.land("raw")
+    assert clock.start() == ["base"]
+    clock.wait(6)
+    clock.land("x")
+    assert clock.start() == ["side"]
+    clock.wait(1)
+    clock.end("side", seconds=1.0)
+    clock.land("x")
+    clock.wait(3)
+    assert clock.start() == ["side"], "the mart is late for as long as base is, and nothing starves"
+
+
 def test_tables_with_a_short_lag_share_builds_while_one_of_them_is_late() -> None:
     clock = Clock(table("slow", "x"), table("quick", "y"), table("mart", "slow", "quick", lag=0.0))
     clock.land("x")

@@ -10,6 +10,7 @@ docs/decisions/0024-no-rounds.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 from headrace.build.scheduling.build_allowance import LONGEST_WAIT_SECONDS, BuildAllowance
 from headrace.build.scheduling.table_state import LONG_BUILD_SECONDS, NEVER, Changes, ScheduledTable, TableState
@@ -21,6 +22,10 @@ MOST_BUILDS = 2 * WORKERS
 
 PROMPT_SECONDS = 5.0
 """A table with at most this `target_lag` is a prompt table."""
+
+_REST_PER_BUILD_SECOND = 3.0
+"""While a prompt table is late, other tables get a quarter of one worker's time: a build of theirs is followed by a rest of
+this many times its duration."""
 
 _SHARED_SECONDS = PROMPT_SECONDS / 2
 """While a prompt table is late, all prompt tables batch changes for this long, because each build has a fixed cost."""
@@ -47,6 +52,7 @@ class Scheduler:
         self._prompt = frozenset(declared).union(*(self._upstream[name] for name in declared))
         self._claimed: frozenset[TableName] = frozenset()
         self._allowance = BuildAllowance()
+        self._others_rest_until = NEVER
 
     def _closure(self, inputs: frozenset[TableName], following: dict[TableName, frozenset[TableName]]) -> frozenset[TableName]:
         """Return the tables whose changes reach a table through these inputs."""
@@ -96,6 +102,7 @@ class Scheduler:
         processed = state.succeed(seconds=seconds, rest_since=rest_since)
         if seconds is not None and name not in self._prompt:
             self._allowance.spend(seconds)
+            self._others_rest_until = state.started_at + seconds * (1 + _REST_PER_BUILD_SECOND)
         if changed:
             # After a refresh, tables that only look this one up may have to be built, too: erasures and replays reach them.
             for reader in (self._readers if was_refresh else self._followers).get(name, ()):
@@ -150,6 +157,8 @@ class Scheduler:
             allowed_at = NEVER
             if state.table.name not in self._prompt:
                 allowed_at = min(self._allowance.back_at(now), state.unseen.oldest + LONGEST_WAIT_SECONDS)
+                if self._is_prompt_late(now):
+                    allowed_at = max(allowed_at, self._others_rest_until)
             yield max(state.ready_at, allowed_at, self._shared_at(state, now))
             if state.table.target_lag:
                 yield state.unseen.oldest + state.table.target_lag
@@ -173,18 +182,15 @@ class Scheduler:
 
     def _shared_at(self, state: TableState, now: float) -> float:
         """Return when a prompt table may start that must batch its changes."""
-        is_late = any(
-            prompt.building is not None and prompt.building.oldest + PROMPT_SECONDS <= now
-            for prompt in (self._states[name] for name in self._prompt)
-        )
-        is_shared = state.table.name in self._prompt and (is_late or self._is_prompt_late(now))
+        is_shared = state.table.name in self._prompt and self._is_prompt_late(now)
         return self._oldest(state) + _SHARED_SECONDS if is_shared else NEVER
 
     def _has_worker(self, state: TableState, now: float) -> bool:
         """Return whether a worker is free. While a long build runs, only tables with quick builds may use its worker."""
         running = [other for other in self._states.values() if other.building is not None]
         is_prompt = state.table.name in self._prompt
-        if not is_prompt and self._is_prompt_late(now) and any(other.table.name not in self._prompt for other in running):
+        runs_other = any(other.table.name not in self._prompt for other in running)
+        if not is_prompt and self._is_prompt_late(now) and (runs_other or now < self._others_rest_until):
             return False
         short = sum(not other.runs_since(now) for other in running)
         if not is_prompt and self._awaits_prompt(now) and not self._runs_prompt(now):
@@ -193,8 +199,9 @@ class Scheduler:
         return short < WORKERS and len(running) < MOST_BUILDS and (state.is_quick or large < WORKERS)
 
     def _is_prompt_late(self, now: float) -> bool:
-        """Return whether a prompt table has changes older than the prompt lag: the cores can't keep up."""
-        return any(changes.oldest + PROMPT_SECONDS <= now for changes in self._prompt_changes(now))
+        """Return whether a prompt table builds changes older than the prompt lag, or has yet to: the cores can't keep up."""
+        running = (state.building for state in (self._states[name] for name in self._prompt) if state.building is not None)
+        return any(changes.oldest + PROMPT_SECONDS <= now for changes in chain(self._prompt_changes(now), running))
 
     def _awaits_prompt(self, now: float) -> bool:
         """Return whether a prompt table has changes to build, except tables that back off after a failure."""
