@@ -1,0 +1,99 @@
+"""The tutorial's shell blocks work, word for word and in their order, in an empty folder with its own servers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.docs.blocks import TUTORIAL, Block, read_blocks
+from tests.support.application import OURS, Application, find_processes
+from tests.support.class_archive import spark_environ
+
+NUMBER = re.compile(r"\d[\d.,]*")
+
+
+@dataclass
+class Reader:
+    """Somebody who types the tutorial's commands into a shell, in one folder."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def start(self, script: str) -> Application:
+        log = self.folder / f"output-{len(list(self.folder.glob('output-*')))}.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-ec", script],
+                cwd=self.folder,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Application(process, log)
+
+    def follow(self, block: Block) -> str:
+        """Run a block and return its output. Interrupt a command that runs until Ctrl-C after it has printed its text."""
+        application = self.start(block.text)
+        try:
+            said = block.marked("until Ctrl-C")
+            if said:
+                application.wait_to_say(said)
+                os.killpg(application.pid, signal.SIGINT)
+            code = application.wait()
+            assert code in ((0, 130, -signal.SIGINT) if said else (0,)), f"{block} ended with {code}:\n{application.said()}"
+            return application.said()
+        finally:
+            application.end()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, command in (("headrace", "-m headrace.cli"), ("python", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n', encoding="utf-8")
+        (programs / name).chmod(0o755)
+    folder = tmp_path / "tutorial"
+    folder.mkdir()
+    plain = {name: value for name, value in os.environ.items() if not OURS.match(name)}
+    path = os.pathsep.join([str(programs), plain["PATH"]])
+    environ = {**plain, **spark_environ(), "PATH": path, "COLUMNS": "120", "HEADRACE_HOME": str(folder / ".headrace")}
+    yield Reader(folder, environ)
+    for process in find_processes(folder / ".headrace"):
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+@pytest.mark.services
+@pytest.mark.spark
+def test_the_tutorial_works_word_for_word(reader: Reader) -> None:
+    output = ""
+    for block in read_blocks(TUTORIAL):
+        if block.language == "text":
+            assert missing_lines(block.text, output) == [], f"{block} is not what the command before it prints:\n{output}"
+        elif block.language == "bash" and not block.marked("not run"):
+            output = reader.follow(block)
+
+
+def missing_lines(shown: str, output: str) -> list[str]:
+    """Return the lines of a text that an output lacks, whatever their numbers are."""
+    printed = {NUMBER.sub("0", line).strip() for line in output.splitlines()}
+    return [line for line in shown.splitlines() if NUMBER.sub("0", line).strip() not in printed | {""}]
+
+
+def test_a_changed_output_is_noticed() -> None:
+    assert missing_lines("rows  12\n\nseconds 1.5", "rows  7\nseconds 2") == []
+    assert missing_lines("rows  12\nmissing 0", "rows  7\nseconds 2") == ["missing 0"]
