@@ -12,7 +12,6 @@ import pytest
 
 from headrace.errors import SettingsError
 from headrace.settings import (
-    PASSED_ON_SECTIONS,
     SECRETS,
     SETTING_SPECS,
     Settings,
@@ -20,7 +19,6 @@ from headrace.settings import (
     passwords_in,
     without_passwords,
 )
-from headrace.settings.setting_specs import specs_of
 
 PRODUCTION = """
 [production]
@@ -43,7 +41,6 @@ executor_cores = 2
 conf."spark.kubernetes.namespace" = "streams"
 """
 KAFKA = {"HEADRACE_KAFKA_USERNAME": "streams", "HEADRACE_KAFKA_PASSWORD": "kafka-secret"}
-GUIDE = Path(__file__).parent.parent / "docs" / "reference" / "profiles.md"
 
 
 def load(folder: Path, text: str = "", profile: str = "", **environ: str) -> Settings:
@@ -148,18 +145,3 @@ def test_settings_values_match_their_types(tmp_path: Path) -> None:
             assert isinstance(value, allowed), field.name
             assert isinstance(value, bool) == (types[field.name] is bool), field.name
             assert not environ or value is not None or field.name == "spark_conf_dir", field.name
-
-
-def test_guide_lists_every_setting() -> None:
-    code = "`{}`".format
-    rows = [
-        *(
-            f"| {code(spec.name)} | {code(spec.environ)} | {code(spec.default) if spec.default else ''} | {spec.about} |"
-            for spec in SETTING_SPECS
-        ),
-        *(f"| {code(section.name + '.…')} | | | {section.about} |" for section in PASSED_ON_SECTIONS),
-    ]
-    secrets = [f"| {code(spec.environ)} | {spec.about} |" for spec in specs_of(Settings) if spec.kind == "secret"]
-    guide = GUIDE.read_text(encoding="utf-8")
-    assert "\n".join(["| --- | --- | --- | --- |", *rows, ""]) in guide
-    assert "\n".join(["| --- | --- |", *secrets, ""]) in guide

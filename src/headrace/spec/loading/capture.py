@@ -14,13 +14,13 @@ from headrace.errors import SpecError
 from headrace.spec.loading.document import Section, Value, read_text
 from headrace.spec.loading.files import Files
 from headrace.spec.loading.http import read_port
+from headrace.spec.loading.keys import POSTGRES_KEYS
 from headrace.spec.loading.names import read_identifier
 from headrace.spec.loading.table_files import OTHER_FOLDERS
 from headrace.spec.loading.variables import PATTERN, VariableError, fill_variables
 from headrace.spec.model.pipeline import ByHand, Capture, CaptureFormat, Seeder
 from headrace.spec.problems import Place, Problems
 
-KEYS = ("database", "url", "migrations", "connectors", "format", "seeder", "stage", "by_hand")
 FORMATS: tuple[CaptureFormat, ...] = get_args(CaptureFormat)
 TEMPLATE = ".template.json"
 VARIABLES = ("PIPELINE", "TABLES", *(f"DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")))
@@ -32,7 +32,7 @@ _PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=[^&]", re.IGNORECASE)
 
 def read_capture(value: Value | None, *, files: Files, problems: Problems) -> Capture | None:
     """Return the Postgres that the pipeline captures, or None if it captures none. Errors are collected in `problems`."""
-    section = value and problems.attempt(value.section, KEYS, problems=problems)
+    section = value and problems.attempt(value.section, POSTGRES_KEYS, problems=problems)
     if not section:
         return None
     before, attempt = len(problems.errors), problems.attempt

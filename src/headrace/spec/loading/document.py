@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -116,7 +116,7 @@ class Value:
                 return Value(keys[0], _line(key_node), node, self.place, self.environ).at(*keys[1:])
         raise KeyError(keys[0])
 
-    def section(self, known: Sequence[str] | None, *, problems: Problems) -> Section:
+    def section(self, known: Collection[str] | None, *, problems: Problems) -> Section:
         """Return the values by their keys. Unknown keys, unless `known` is None, and duplicate keys are collected as errors."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self._wrong_type("keys with values", fix="Write it as lines of key: value")
@@ -125,7 +125,9 @@ class Value:
             problems.attempt(self._take_pair, key_node, node, known=known, into=values)
         return Section(self, {key: value for key, value in values.items() if value.node.tag != NULL})
 
-    def _take_pair(self, key_node: yaml.Node, node: yaml.Node, *, known: Sequence[str] | None, into: dict[str, Value]) -> None:
+    def _take_pair(
+        self, key_node: yaml.Node, node: yaml.Node, *, known: Collection[str] | None, into: dict[str, Value]
+    ) -> None:
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
         line = _line(key_node)
         if known is not None and key not in known:

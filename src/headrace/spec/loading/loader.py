@@ -14,6 +14,7 @@ from headrace.spec.loading.files import Files
 from headrace.spec.loading.folders import FILE, absolute, find_pipeline
 from headrace.spec.loading.http import KEY as SOURCES
 from headrace.spec.loading.http import check_generator_receivers, read_http
+from headrace.spec.loading.keys import PIPELINE_KEYS
 from headrace.spec.loading.macros import read_macros
 from headrace.spec.loading.names import METADATA, namespace_of, read_identifier, read_namespace, read_table_name
 from headrace.spec.loading.own_queries import check_demo_query, read_queries
@@ -27,7 +28,6 @@ from headrace.spec.model.pipeline import Pipeline, Stream, TableName
 from headrace.spec.problems import Problems
 from headrace.spec.sql.graph import order_tables
 
-KEYS = ("name", "about", "trigger", "target_lag", "namespace", "sources", "streams", "serving", "people", "queries")
 OUTPUT_KEYS = ("table", "output", "commit_log")
 """The keys of a stream that name its outputs."""
 UNKNOWN_TABLE = ("is not a table of this pipeline", "is not a layer table of this pipeline", "is not a stream of this pipeline")
@@ -81,7 +81,7 @@ def read_pipeline(name_or_path: str, *, environ: Mapping[str, str], folder: Path
     files = Files(path, absolute(folder))
     place = files.place(path / FILE, argument=name_or_path)
     document = problems.attempt(read_document, path / FILE, place=place, environ=environ)
-    section = document and problems.attempt(document.section, KEYS, problems=problems)
+    section = document and problems.attempt(document.section, PIPELINE_KEYS, problems=problems)
     if not section:
         return None
     name = problems.attempt(_read_name, section, path)

@@ -9,6 +9,7 @@ from typing import get_args
 from headrace.spec.loading.document import Section, Value
 from headrace.spec.loading.durations import read_seconds
 from headrace.spec.loading.files import Files, Schema
+from headrace.spec.loading.keys import STREAM_KEYS
 from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
 from headrace.spec.loading.partitioning import read_partitioning
 from headrace.spec.model.columns import COORDINATES, name_problem
@@ -17,21 +18,6 @@ from headrace.spec.model.pipeline import EpochUnit, EventTime, Format, Framing, 
 from headrace.spec.model.types import Column, ColumnType, Primitive
 from headrace.spec.problems import Problems
 
-KEYS = (
-    "topic",
-    "partitions",
-    "format",
-    "framing",
-    "schema",
-    "table",
-    "event_time",
-    "partition_by",
-    "output",
-    "commit_log",
-    "epoch_unit",
-    "max_record_bytes",
-    "generator",
-)
 FORMATS: tuple[Format, ...] = get_args(Format)
 FRAMINGS: tuple[Framing, ...] = get_args(Framing)
 EPOCH_UNITS: tuple[EpochUnit, ...] = get_args(EpochUnit)
@@ -185,7 +171,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
     """Return the stream, or None if it has errors, all of which are collected in `problems`."""
     before = len(problems.errors)
     problems.attempt(_check_name, value)
-    section = problems.attempt(value.section, KEYS, problems=problems)
+    section = problems.attempt(value.section, STREAM_KEYS, problems=problems)
     if section is None:
         return None
     reader, attempt = StreamReader(section, files, problems), problems.attempt

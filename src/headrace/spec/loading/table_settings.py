@@ -10,6 +10,7 @@ from typing import get_args
 from headrace.errors import SpecError
 from headrace.spec.loading.document import Section, Value
 from headrace.spec.loading.durations import read_seconds
+from headrace.spec.loading.keys import TABLE_KEYS
 from headrace.spec.loading.names import parse_table_name, read_table_name
 from headrace.spec.loading.partitioning import read_transforms
 from headrace.spec.model.fuzzy import Fuzzy, read_fuzzy
@@ -20,31 +21,6 @@ from headrace.spec.model.pipeline import TableName, Transform
 from headrace.spec.problems import Problems
 from headrace.spec.sql.macro_expansion import Macros
 
-KEYS = (
-    "about",
-    "kind",
-    "keys",
-    "sequence_by",
-    "apply_as_deletes",
-    "apply_as_truncates",
-    "unchanged",
-    "valid_from",
-    "except_column_list",
-    "stored_as_scd_type",
-    "track_history_except_column_list",
-    "partition_by",
-    "constant",
-    "rebuild_on",
-    "frozen",
-    "window",
-    "watermark",
-    "target_lag",
-    "match",
-    "oldest_by",
-    "fuzzy",
-    "largest_entity",
-    "expect",
-)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OTHERWISE: tuple[Otherwise, ...] = get_args(Otherwise)
 _WITH_KEYS = ("upsert", "history", "aggregate", "features", "entities")
@@ -56,7 +32,7 @@ _WITH_SEQUENCE = ("upsert", "history", "entities")
 def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableSettings | None:
     """Return the settings with macros expanded in their conditions, or None if they have errors, all of which are collected."""
     before = len(problems.errors)
-    section = problems.attempt(value.section, KEYS, problems=problems)
+    section = problems.attempt(value.section, TABLE_KEYS, problems=problems)
     if section is None:
         return None
     reader, attempt = _SettingsReader(section, macros, problems), problems.attempt
