@@ -53,7 +53,7 @@ keys: [id]
 sequence_by: n
 expect:
   there is an email: email IS NOT NULL
-  the number is positive: {that: n > 0, otherwise: quarantine}
+  the number is positive: {that: n > 0, on_failure: quarantine}
 */
 SELECT id, email, n FROM raw.events""",
 }

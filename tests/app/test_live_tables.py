@@ -43,7 +43,7 @@ FAILING = """/*
 keys: [id]
 sequence_by: n
 expect:
-  amount is positive: {that: amount > 0, otherwise: fail}
+  amount is positive: {that: amount > 0, on_failure: fail}
 */
 SELECT id, n, amount FROM pond.events"""
 BOTH = """/*

@@ -46,7 +46,7 @@ CHECKED = """/*
 keys: [id]
 sequence_by: n
 expect:
-  amount is positive: {{that: amount > 0, otherwise: {otherwise}}}
+  amount is positive: {{that: amount > 0, on_failure: {on_failure}}}
   the group is known: g IS NOT NULL
 */
 SELECT id, n, g, amount FROM pond.events"""

@@ -206,7 +206,7 @@ def settings(lines: Sequence[str]) -> str:
 
 def expect(random: Random, that: str) -> list[str]:
     """Return the lines of an expectation."""
-    return ["expect:", f'  it holds: {{that: "{that}", otherwise: {random.choice(("count", "drop", "quarantine"))}}}']
+    return ["expect:", f'  it holds: {{that: "{that}", on_failure: {random.choice(("warn", "drop", "quarantine"))}}}']
 
 
 def unique_sources(relations: Sequence[Relation]) -> list[Relation]:

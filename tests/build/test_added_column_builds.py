@@ -30,7 +30,7 @@ ADDRESSES = """/*
 keys: [k]
 sequence_by: n
 expect:
-  the amount is positive: {that: amount > 0, otherwise: quarantine}
+  the amount is positive: {that: amount > 0, on_failure: quarantine}
 */
 SELECT k, n, g AS _state, op AS _carried, amount FROM pond.events"""
 BY_STATE = "/*\nkeys: [place]\n*/\nSELECT _state AS place, count(*) AS addresses FROM pond.addresses GROUP BY _state"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def tables(*, otherwise: str) -> dict[str, str]:
-    return {"a/checked.sql": CHECKED.format(otherwise=otherwise), "b/reader.sql": READER}
+def tables(*, on_failure: str) -> dict[str, str]:
+    return {"a/checked.sql": CHECKED.format(on_failure=on_failure), "b/reader.sql": READER}
 
 
 def event(name: str, group: str | None, *, n: int, cents: int = 100) -> Event:
@@ -40,7 +40,7 @@ def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
 
 
 def test_tables_built_one_by_one_equal_a_full_build(spark: SparkSession, tmp_path: Path) -> None:
-    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake = LayerLake(tmp_path, spark, tables(on_failure="drop"))
     layer_lake.land([event("a", "x", n=1), event("b", "x", n=2), event("c", None, n=3), event("d", "y", n=4, cents=-5)])
     first = [alone(layer_lake, spark, name) for name in ("checked", "reader")]
     assert [each.built is not None for each in first] == [True, True]
@@ -65,7 +65,7 @@ def test_tables_built_one_by_one_equal_a_full_build(spark: SparkSession, tmp_pat
 
 
 def test_build_of_a_table_with_an_unbuilt_input_fails(spark: SparkSession, tmp_path: Path) -> None:
-    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake = LayerLake(tmp_path, spark, tables(on_failure="drop"))
     layer_lake.land([event("a", "x", n=1)])
     with pytest.raises(BuildError, match=r"its upstream table pond\.checked was never built") as refused:
         alone(layer_lake, spark, "reader")
@@ -74,7 +74,7 @@ def test_build_of_a_table_with_an_unbuilt_input_fails(spark: SparkSession, tmp_p
 
 
 def test_failed_build_reports_expectation_results(spark: SparkSession, tmp_path: Path) -> None:
-    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="fail"))
+    layer_lake = LayerLake(tmp_path, spark, tables(on_failure="fail"))
     layer_lake.land([event("a", "x", n=1, cents=-1)])
     outcome = alone(layer_lake, spark, "checked")
     assert isinstance(outcome.error, QualityError)
@@ -86,7 +86,7 @@ def test_failed_build_reports_expectation_results(spark: SparkSession, tmp_path:
 
 
 def test_error_in_one_table_does_not_stop_others(spark: SparkSession, tmp_path: Path) -> None:
-    layer_lake = LayerLake(tmp_path, spark, tables(otherwise="drop"))
+    layer_lake = LayerLake(tmp_path, spark, tables(on_failure="drop"))
     layer_lake.land([event("a", "x", n=1)])
     (layer_lake.folder / "pipelines/pond/b/wrong.sql").write_text("SELECT array(id) + 1 AS sum FROM pond.events")
     layer_lake.pipeline = load_pipeline("pond", environ={}, folder=tmp_path)

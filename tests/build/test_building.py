@@ -45,14 +45,14 @@ def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp
     layer_lake = LayerLake(
         tmp_path,
         spark,
-        {f"a/{word}.sql": CHECKED.format(otherwise=word) for word in ("count", "drop", "quarantine")},
+        {f"a/{word}.sql": CHECKED.format(on_failure=word) for word in ("warn", "drop", "quarantine")},
     )
     for part in (events(3, -5, 8), events(-7, 9, start=3)):
         layer_lake.land(part)
         layer_lake.build()
         layer_lake.build()
     assert {name: sum(rows.values()) for name, rows in layer_lake.all_rows().items()} == {
-        "count": 5,
+        "warn": 5,
         "drop": 3,
         "quarantine": 3,
     }
@@ -79,7 +79,7 @@ def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp
 
 
 def test_failed_build_publishes_nothing_and_stops_only_downstream(spark: SparkSession, tmp_path: Path) -> None:
-    tables = {"a/checked.sql": CHECKED.format(otherwise="fail"), "b/reader.sql": READER, "b/other.sql": OTHER}
+    tables = {"a/checked.sql": CHECKED.format(on_failure="fail"), "b/reader.sql": READER, "b/other.sql": OTHER}
     layer_lake = LayerLake(tmp_path, spark, tables)
     layer_lake.land(events(3, 5))
     layer_lake.build()
@@ -100,14 +100,14 @@ def test_failed_build_publishes_nothing_and_stops_only_downstream(spark: SparkSe
         ("amount is positive", 1),
         ("the group is known", 0),
     ]
-    (tmp_path / "pipelines/pond/a/checked.sql").write_text(CHECKED.format(otherwise="drop"), encoding="utf-8")
+    (tmp_path / "pipelines/pond/a/checked.sql").write_text(CHECKED.format(on_failure="drop"), encoding="utf-8")
     layer_lake.reload()
     layer_lake.build()
     assert sum(layer_lake.rows("checked").values()) == 3
 
 
 def test_plan_has_action_and_reasons(spark: SparkSession, tmp_path: Path) -> None:
-    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="count"), "b/reader.sql": READER})
+    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(on_failure="warn"), "b/reader.sql": READER})
 
     def planned() -> list[tuple[str, str]]:
         found = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
@@ -124,10 +124,10 @@ def test_plan_has_action_and_reasons(spark: SparkSession, tmp_path: Path) -> Non
     ]
     layer_lake.build()
     path = tmp_path / "pipelines/pond/a/checked.sql"
-    path.write_text(CHECKED.format(otherwise="count").replace("SELECT id", "-- why\nSELECT id"), encoding="utf-8")
+    path.write_text(CHECKED.format(on_failure="warn").replace("SELECT id", "-- why\nSELECT id"), encoding="utf-8")
     layer_lake.reload()
     assert planned()[0][0] == "nothing", "a comment changes no rows"
-    path.write_text(CHECKED.format(otherwise="count") + " WHERE n > 0", encoding="utf-8")
+    path.write_text(CHECKED.format(on_failure="warn") + " WHERE n > 0", encoding="utf-8")
     layer_lake.reload()
     assert planned() == [("refresh", "its definition has changed: the query"), ("refresh", "pond.checked is built before it")]
     layer_lake.build("checked")

@@ -40,7 +40,7 @@ QUERY = "SELECT id, name, body, size, lsn, nr, at, op, snapshot, untold FROM pon
 HISTORY = f"{SETTINGS}stored_as_scd_type: 2\nvalid_from: at\n"
 TABLES = {
     "schemas/event.sql": SCHEMA,
-    "a/current.sql": f"/*\n{SETTINGS}expect:\n  a name: {{that: name IS NOT NULL, otherwise: drop}}\n*/\n{QUERY}",
+    "a/current.sql": f"/*\n{SETTINGS}expect:\n  a name: {{that: name IS NOT NULL, on_failure: drop}}\n*/\n{QUERY}",
     "a/history.sql": f"/*\n{HISTORY}*/\n{QUERY}",
     "b/names.sql": "/*\nkeys: [name]\n*/\nSELECT name, count(*) AS n, sum(size) AS size FROM pond.current GROUP BY name",
 }

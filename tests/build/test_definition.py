@@ -33,7 +33,7 @@ keys: [id]
 sequence_by: n
 apply_as_deletes: op = 'd'
 expect:
-  an order has a number: {that: id > 0, otherwise: drop}
+  an order has a number: {that: id > 0, on_failure: drop}
 */
 SELECT id, n, op FROM raw.orders WHERE n > 0
 """
@@ -76,7 +76,8 @@ def test_definition_is_a_document_whose_digest_is_pinned(tmp_path: Path) -> None
         ("id > 0,", "id>0,"),
         ("/*\nkeys", "/*\nabout: All orders.\npartition_by: [id]\nconstant: [id]\nkeys"),
         ("an order has a number", "the number is known"),
-        ("otherwise: drop}", "otherwise: drop}\n  it is new: n > 5"),
+        ("on_failure: drop}", "on_failure: drop}\n  it is new: n > 5"),
+        ("on_failure: drop}", "otherwise: drop}\n  it is new: {that: n > 5, otherwise: count}"),
     ],
 )
 def test_definition_stays_the_same_when_no_row_changes(old: str, new: str, tmp_path: Path) -> None:
@@ -92,8 +93,8 @@ def test_definition_stays_the_same_when_no_row_changes(old: str, new: str, tmp_p
         ("sequence_by: n", "sequence_by: [n, id]", ("sequence_by",)),
         ("op = 'd'", "op = 'D'", ("apply_as_deletes",)),
         ("apply_as_deletes", "except_column_list: [op]\napply_as_deletes", ("except_column_list",)),
-        ("id > 0, otherwise: drop", "id > 1, otherwise: drop", ("expect",)),
-        ("id > 0, otherwise: drop", "id > 0, otherwise: count", ("expect",)),
+        ("id > 0, on_failure: drop", "id > 1, on_failure: drop", ("expect",)),
+        ("id > 0, on_failure: drop", "id > 0, on_failure: warn", ("expect",)),
         ("sequence_by: n", "sequence_by: n\nstored_as_scd_type: 2", ("kind",)),
         ("sequence_by: n\napply_as_deletes: op = 'd'\n", "", ("kind", "sequence_by", "apply_as_deletes")),
     ],

@@ -215,7 +215,7 @@ def test_rejected_rows_of_a_killed_small_build_are_quarantined_once(
     spark: SparkSession, tmp_path: Path, lake_settings: Settings
 ) -> None:
     """Refused rows reach the quarantine after the commit: the next build finds them in the table's entry."""
-    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(otherwise="quarantine")}, settings=lake_settings)
+    layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(on_failure="quarantine")}, settings=lake_settings)
 
     def land(number: int) -> None:
         refused, passed = (

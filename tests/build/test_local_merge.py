@@ -148,7 +148,7 @@ def test_a_report_of_rows_says_what_metrics_say(spark: SparkSession, tmp_path: P
     )
     expectations = (
         Expectation("n is small", "n < 3", "quarantine", 1),
-        Expectation("there is a name", "name IS NOT NULL", "count", 2),
+        Expectation("there is a name", "name IS NOT NULL", "warn", 2),
         Expectation("n is known", "n IS NOT NULL", "quarantine", 3),
         Expectation("the offset is known", "kafka_offset IS NOT NULL", "drop", 4),
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-OF_EVERY_KIND = {**TABLES, **AGGREGATES, "a/checked.sql": CHECKED.format(otherwise="quarantine")}
+OF_EVERY_KIND = {**TABLES, **AGGREGATES, "a/checked.sql": CHECKED.format(on_failure="quarantine")}
 OF_ONE_ATTEMPT = {"reads", "writer", "built_at_us", "snapshot_id", "seconds", "phases", "quarantine_files"}
 """What differs between two builds of the same rows."""
 

@@ -66,10 +66,10 @@ def test_spark_errors_are_located_at_the_macro_call(
 def test_a_table_is_built_the_same_with_and_without_macros(spark: SparkSession, tmp_path: Path) -> None:
     header = "/*\nkeys: [id]\nsequence_by: n\napply_as_deletes: {}\nexpect:\n  it is small: {}\n*/\n"
     written = {
-        "a/with_macros.sql": header.format("double_of(n) = 8", "{that: NOT is_large(n), otherwise: drop}")
+        "a/with_macros.sql": header.format("double_of(n) = 8", "{that: NOT is_large(n), on_failure: drop}")
         + "SELECT id, n, has(array(g, k), id) AS own, 2 * double_of(n + 1) AS m, x FROM\n"
         "(SELECT *, n AS x FROM pond.events) WHERE NOT is_large(n - 100) IS NULL",
-        "a/without.sql": header.format("n + n = 8", "{that: NOT (n > 5 OR n < -5), otherwise: drop}")
+        "a/without.sql": header.format("n + n = 8", "{that: NOT (n > 5 OR n < -5), on_failure: drop}")
         + "SELECT id, n, id IN (g, k) AS own, 2 * ((n + 1) + (n + 1)) AS m, n AS x FROM pond.events",
     }
     layer_lake = LayerLake(tmp_path, spark, {"macros.sql": MACROS, **written})

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.spark
 
 WITH_PLACES = """/*
 expect:
-  amount is positive: {that: amount > 0, otherwise: quarantine}
-  it's "known" \\\\: {that: g IS NOT NULL, otherwise: quarantine}
+  amount is positive: {that: amount > 0, on_failure: quarantine}
+  it's "known" \\\\: {that: g IS NOT NULL, on_failure: quarantine}
 */
 SELECT id, n, g, amount, at, tags, kafka_topic, kafka_partition, kafka_offset, kafka_timestamp FROM pond.events"""
 
@@ -41,7 +41,7 @@ def quarantined(layer_lake: LayerLake) -> list[dict[str, Any]]:
     return sorted(({**row, "checkpoint_id": 0} for row in rows), key=repr)
 
 
-@pytest.mark.parametrize("table", [CHECKED.format(otherwise="quarantine"), WITH_PLACES], ids=["upsert", "append"])
+@pytest.mark.parametrize("table", [CHECKED.format(on_failure="quarantine"), WITH_PLACES], ids=["upsert", "append"])
 def test_refused_rows_are_the_same_in_one_pass_and_in_two(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:

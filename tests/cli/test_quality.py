@@ -22,7 +22,7 @@ expect:
   the colour is a word: colour RLIKE '^[a-z]+$'
   only Spark can tell: xxhash64(id) > 0
   the number is there: n IS NOT NULL
-  the price is positive: {that: price > 0, otherwise: fail}
+  the price is positive: {that: price > 0, on_failure: fail}
 */
 SELECT id, price, colour, n FROM shop.events"""
 
@@ -36,7 +36,7 @@ def fill(folder: Path) -> PriceList:
     prices.build({"c": ("3.30", "green")})
     table = prices.catalog.load_table(str(NAME))
     results = tuple(
-        CheckedExpectation(expectation.sentence, expectation.otherwise, 1, 0) for expectation in layer(prices).expectations
+        CheckedExpectation(expectation.sentence, expectation.on_failure, 1, 0) for expectation in layer(prices).expectations
     )
     with table.transaction() as transaction:
         transaction.set_properties({KEY: replace(read_build(table), expectations=results).to_json()})

@@ -90,7 +90,7 @@ def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> 
                 dagster.checked(table.table.parts, checks[expectation.sentence]["name"]),
             )
             numbers = {"rows checked": said["last_checked"], "rows failing": said["last_failed"], "build": 1}
-            severity = "ERROR" if expectation.otherwise == "fail" else "WARN"
+            severity = "ERROR" if expectation.on_failure == "fail" else "WARN"
             if found != [Checked(run.run_id, said["last_failed"] == 0, severity, numbers)]:
                 yield f'{table.table}: of "{expectation.sentence}" the lake says {said}, and Dagster {found}'
         yield from _check_partitions(dagster, lake, table)

@@ -58,8 +58,8 @@ def test_definitions_have_an_asset_per_table(name: str, shop: Pipeline, tmp_path
         assert (key, layer, about) == (table.table.parts, table.layer, table.about)
         assert reads == tuple(name.parts for name in dict.fromkeys(table.inputs))
         assert partition_by == tuple(str(transform) for transform in table.partition_by)
-        assert [(sentence, otherwise) for _, sentence, otherwise in checks] == [
-            (expectation.sentence, expectation.otherwise) for expectation in table.expectations
+        assert [(sentence, on_failure) for _, sentence, on_failure in checks] == [
+            (expectation.sentence, expectation.on_failure) for expectation in table.expectations
         ]
         names = [name for name, _, _ in checks]
         assert len(names) == len({*names})

@@ -158,7 +158,7 @@ CREATE MACRO is_known(text) AS clean(text) IS NOT NULL;
 CLEANED = """\
 /*
 expect:
-  it is known: {that: is_known(name), otherwise: drop}
+  it is known: {that: is_known(name), on_failure: drop}
   it is still known: is_known(name)
 */
 SELECT

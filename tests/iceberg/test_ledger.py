@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from pyiceberg.table import Table
 
 from headrace.errors import LandingError
 from headrace.iceberg.commits.append import append_checkpoint
+from headrace.iceberg.ledgers.build import BuildLedger, CheckedExpectation
 from headrace.iceberg.ledgers.landing import KEY, Ledger, read_ledger, was_rolled_back
+from headrace.spec.model.layers import OnFailure
 from tests.iceberg.tables import add_files, roll_back, write_files
 
 offsets = st.dictionaries(st.integers(0, 1000), st.integers(0, 2**62))
@@ -131,3 +135,12 @@ def test_rollback_to_a_snapshot_without_an_entry_is_an_error(catalog: Catalog, t
     catalog.load_table(table.name()).maintenance.expire_snapshots().by_id(before).commit()
     with pytest.raises(LandingError, match="has no ledger entry"):
         read_ledger(roll_back(catalog, table, target))
+
+
+def test_build_ledger_records_the_names_that_existing_tables_have() -> None:
+    kinds: tuple[OnFailure, ...] = get_args(OnFailure)
+    entry = BuildLedger(expectations=tuple(CheckedExpectation("n > 0", kind, 10, 1, "{}") for kind in kinds))
+    recorded = json.loads(entry.to_json())["expectations"]
+    assert [values["otherwise"] for values in recorded] == ["count", "drop", "quarantine", "fail"]
+    assert recorded[0] == {"sentence": "n > 0", "otherwise": "count", "checked": 10, "failed": 1, "sample": "{}"}
+    assert BuildLedger.from_json(entry.to_json()) == entry

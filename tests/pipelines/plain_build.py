@@ -145,7 +145,7 @@ def _build_one(spark: SparkSession, file: TableFile, prefix: str) -> DataFrame:
     rows = spark.sql(_NAMED.sub(rf"{prefix}_\1", file.query))
     for sentence, expected in file.settings.get("expect", {}).items():
         that = expected if isinstance(expected, str) else expected["that"]
-        if isinstance(expected, dict) and expected.get("otherwise") in ("quarantine", "drop"):
+        if isinstance(expected, dict) and expected.get("on_failure") in ("quarantine", "drop"):
             rows = rows.filter(that)
         assert rows.selectExpr(f"({that}) AS held").schema["held"].dataType.simpleString() == "boolean", sentence
     rows = rows.drop(*file.settings.get("except_column_list", []))

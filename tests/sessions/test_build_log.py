@@ -24,7 +24,7 @@ TABLE: Any = SimpleNamespace(table="pond.latest")
 CHECKED = (
     CheckedExpectation("k is not null", "quarantine", 100, 3, sample=EMAIL),
     CheckedExpectation("n > 0", "drop", 100, 2),
-    CheckedExpectation("n < 9", "count", 100, 50),
+    CheckedExpectation("n < 9", "warn", 100, 50),
 )
 
 

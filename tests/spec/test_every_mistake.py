@@ -128,7 +128,7 @@ kind: sometimes                    # ! invalid value "sometimes" for "kind"
 keyz: [id]                         # ! unknown key "keyz"
 watermark: {column: 5, delay: soon}  # ! "column" must be text ! is not a duration
 expect:
-  first: {otherwise: explode}      # ! has no "that" ! invalid value "explode" for "otherwise"
+  first: {on_failure: explode}     # ! has no "that" ! invalid value "explode" for "on_failure"
   second: {that: 5}                # ! "that" must be text
 partition_by: [sometimes(at), "days("]  # ! unknown transform ! unbalanced bracket
 */

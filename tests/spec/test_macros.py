@@ -408,7 +408,7 @@ sequence_by: at
 apply_as_deletes: is_gone(email) AND is_low(amount, 0)
 apply_as_truncates: is_gone(id)
 expect:
-  it is high: {that: "NOT is_low(amount, 1 + 1)", otherwise: quarantine}
+  it is high: {that: "NOT is_low(amount, 1 + 1)", on_failure: quarantine}
   it is there: NOT is_gone(email)
 */
 SELECT id, amount, at, email FROM raw.orders

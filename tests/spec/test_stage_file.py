@@ -75,7 +75,7 @@ tables:
   changes:
     source: raw.shop.orders
     expect:
-      a note is short: {that: length(note) < 9, otherwise: drop}
+      a note is short: {that: length(note) < 9, on_failure: drop}
 """
 FILES = {
     "pipeline.yml": """\
@@ -121,7 +121,7 @@ def test_stage_entry_becomes_a_table(folder: Path, tmp_path: Path) -> None:
     assert [str(transform) for transform in orders.partition_by] == ["event_date"]
     assert names(tmp_path, "orders") == ["id", "total", "at"]
     assert names(tmp_path, "changes") == ["id", "note", "total", "rate", "created_at", "days", "yes", "at"]
-    assert [expectation.otherwise for expectation in changes.expectations] == ["quarantine", "drop"]
+    assert [expectation.on_failure for expectation in changes.expectations] == ["quarantine", "drop"]
     assert isinstance(orders.source, Query)
     lines = orders.source.text.split("\n")
     assert "AS `total`" in lines[7], "a column stands in the line that names it"

@@ -29,10 +29,10 @@ sequence_by: updated_at
 apply_as_deletes: status = 'DELETED'
 except_column_list: [offset]
 expect:
-  the amount is positive: {that: amount > 0, otherwise: drop}
-  the country is known: {that: country IS NOT NULL, otherwise: quarantine}
+  the amount is positive: {that: amount > 0, on_failure: drop}
+  the country is known: {that: country IS NOT NULL, on_failure: quarantine}
   the address is known: ip IS NOT NULL
-  the charge has a customer: {that: customerId IS NOT NULL, otherwise: fail}
+  the charge has a customer: {that: customerId IS NOT NULL, on_failure: fail}
 */
 WITH seen AS (
   SELECT *, upper(trim(status)) AS state, metadata.ip AS ip FROM raw.charges  -- {{ not jinja }}

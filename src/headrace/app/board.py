@@ -18,6 +18,7 @@ from headrace.plurals import count_of
 from headrace.serving.entity_notes import describe_largest, describe_weights
 from headrace.serving.publish.publish import Published
 from headrace.sessions.building import Outcome
+from headrace.spec.model.layers import OnFailure
 
 _RATE_SECONDS = 10.0
 
@@ -76,7 +77,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
             row = rows.setdefault(label, _Row(newest_change=outcome.newest_change))
             row.rows += outcome.built.rows
             row.quarantined += count_failed(outcome.built.entry, "quarantine")
-            row.warnings += count_failed(outcome.built.entry, "count")
+            row.warnings += count_failed(outcome.built.entry, "warn")
             row.checkpoint_id = outcome.built.entry.build_id
             row.seconds = outcome.built.seconds
             row.recent.append((now, outcome.built.rows))
@@ -157,15 +158,15 @@ def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
     large = describe_largest(name, entry.largest_entity, outcome.table.largest_entity)
     if only_trouble:
         return large
-    failed = f"{count_failed(entry, 'count'):,} warnings  {count_failed(entry, 'quarantine'):,} quarantined"
+    failed = f"{count_failed(entry, 'warn'):,} warnings  {count_failed(entry, 'quarantine'):,} quarantined"
     trained = describe_weights(name, entry.weights) if entry.weights and entry.weights.version == entry.build_id else []
     rows = count_of(outcome.built.rows, "row")
     return [f"{name}  build {entry.build_id}  {rows}  {failed}  {seconds:.2f} s", *trained, *large]
 
 
-def count_failed(entry: BuildLedger, otherwise: str) -> int:
-    """Return the number of failures in a build, over all expectations with this `otherwise`."""
-    return sum(result.failed for result in entry.expectations if result.otherwise == otherwise)
+def count_failed(entry: BuildLedger, on_failure: OnFailure) -> int:
+    """Return the number of failures in a build, over all expectations with this `on_failure`."""
+    return sum(result.failed for result in entry.expectations if result.on_failure == on_failure)
 
 
 def describe_age(seconds: float) -> str:

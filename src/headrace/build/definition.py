@@ -159,9 +159,9 @@ def definition_of(table: LayerTable) -> TableDefinition:
         oldest_by=table.oldest_by,
         fuzzy=None if table.fuzzy is None else _fuzzy(table.fuzzy),
         expect=tuple(
-            (condition_without_comments(expectation.that), expectation.otherwise)
+            (condition_without_comments(expectation.that), expectation.on_failure)
             for expectation in table.expectations
-            if expectation.otherwise in ("drop", "quarantine")
+            if expectation.on_failure in ("drop", "quarantine")
         ),
     )
 

@@ -38,6 +38,6 @@ def legacy_digest(table: LayerTable) -> str:
         *((table.valid_from,) if table.valid_from else ()),
         *((table.fuzzy, dict(LEVELS), CHANCE) if table.fuzzy else ()),
         *(("train", table.fuzzy.seed) if table.fuzzy and table.fuzzy.train else ()),
-        tuple((rule.that, rule.otherwise) for rule in table.expectations if rule.otherwise in ("drop", "quarantine")),
+        tuple((rule.that, rule.on_failure) for rule in table.expectations if rule.on_failure in ("drop", "quarantine")),
     )
     return hashlib.sha256(repr((source, settings)).encode()).hexdigest()[:16]

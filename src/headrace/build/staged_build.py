@@ -142,7 +142,7 @@ def refuse_rows(
     inputs: PlannedInputs, refused: DataFrame | pa.Table, results: tuple[CheckedExpectation, ...], build_id: int
 ) -> tuple[str, ...]:
     """Write the rejected rows to files for the quarantine, and return their paths for the build's ledger entry."""
-    if not any(result.otherwise == "quarantine" and result.failed for result in results):
+    if not any(result.on_failure == "quarantine" and result.failed for result in results):
         return ()
     lake, name = inputs.lake, inputs.table.table
     if isinstance(refused, pa.Table):

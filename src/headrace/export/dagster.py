@@ -107,4 +107,4 @@ def _checks(table: LayerTable) -> Iterator[str]:
             number += 1
             name = f"{plain}_{number}"
         taken.add(name)
-        yield f"Check({literal(name)}, {literal(expectation.sentence)}, {literal(expectation.otherwise)}),"
+        yield f"Check({literal(name)}, {literal(expectation.sentence)}, {literal(expectation.on_failure)}),"

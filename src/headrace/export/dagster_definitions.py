@@ -27,7 +27,7 @@ import dagster as dg
 class Check(NamedTuple):
     name: str
     sentence: str
-    otherwise: str
+    on_failure: str
 
 
 class Table(NamedTuple):
@@ -146,7 +146,7 @@ def partitions_key(table: Table) -> Any:
 def check_result(check: Check, table: Table, report: dict[str, Any]) -> Any:
     """Return the result of an expectation in the last build that checked it."""
     result = next((expectation for expectation in report["expectations"] if expectation["sentence"] == check.sentence), None)
-    severity = dg.AssetCheckSeverity.ERROR if check.otherwise == "fail" else dg.AssetCheckSeverity.WARN
+    severity = dg.AssetCheckSeverity.ERROR if check.on_failure == "fail" else dg.AssetCheckSeverity.WARN
     if result is None:
         return dg.AssetCheckResult(
             asset_key=list(table.key),
@@ -218,8 +218,8 @@ def asset_of(table: Table) -> Any:
                 check.name,
                 asset=dg.AssetKey(list(table.key)),
                 description=check.sentence,
-                blocking=check.otherwise == "fail",
-                metadata={"otherwise": check.otherwise},
+                blocking=check.on_failure == "fail",
+                metadata={"on_failure": check.on_failure},
             )
             for check in table.checks
         ],

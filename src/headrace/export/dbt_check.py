@@ -89,7 +89,7 @@ def _create(connection: duckdb.DuckDBPyConnection, table: LayerTable, text: str)
     except duckdb.Error as error:
         raise _refuse(table, error) from None
     for expectation in table.expectations:
-        if expectation.otherwise in ("drop", "quarantine") or any(name in expectation.that for name in table.except_columns):
+        if expectation.on_failure in ("drop", "quarantine") or any(name in expectation.that for name in table.except_columns):
             continue  # in the model itself, or not tested
         condition = _ESCAPED.sub(r"\1", condition_sql(table, expectation.that, line=expectation.line, dialect="duckdb"))
         try:

@@ -80,7 +80,7 @@ class _Model:
 
     def sql(self) -> str:
         steps = [("found", self._query())]
-        refused = [expectation for expectation in self._table.expectations if expectation.otherwise in ("drop", "quarantine")]
+        refused = [expectation for expectation in self._table.expectations if expectation.on_failure in ("drop", "quarantine")]
         if refused:
             passed = "\n  AND ".join(
                 f"coalesce({self._condition(expectation.that, expectation.line)}, false)  -- {_one_line(expectation.sentence)}"

@@ -42,7 +42,7 @@ def readme_of(name: str, dialect: Dialect, *, home: str) -> str:
         + "The sources are the tables that Headrace lands or builds in Python, at their snapshots when dbt starts.\n"
         f"The models are the pipeline's SQL tables, rebuilt from all rows into {where}: dbt can't read\n"
         "the rows that changed since its last run, and an incremental filter on a column would miss late rows.\n\n"
-        "Rows that fail `drop` and `quarantine` expectations are left out, as in Headrace. `count` expectations are tests\n"
+        "Rows that fail `drop` and `quarantine` expectations are left out, as in Headrace. `warn` expectations are tests\n"
         "with severity `warn`, and `fail` expectations tests with severity `error`. Both test the rows of the finished table.\n"
         + (_TRANSLATED if dialect == "duckdb" else "")
     )

@@ -24,7 +24,7 @@ from headrace.spec.sql.lineage import Lineage, trace_lineage
 
 _PLUGIN_FILE = Path(__file__).with_name("dbt_plugin.py")  # copied, not imported: it needs dbt
 _WRITTEN = "Written by headrace export dbt"
-_SEVERITY = {"count": "warn", "fail": "error"}
+_SEVERITY = {"warn": "warn", "fail": "error"}
 
 _TESTS = {
     "tests/generic/unique_together.sql": """\
@@ -248,7 +248,7 @@ class _Project:
 
     def _expectation_tests(self, table: LayerTable, name: str, notes: list[str]) -> Iterator[dict[str, object]]:
         for number, expectation in enumerate(table.expectations, start=1):
-            if expectation.otherwise not in _SEVERITY:
+            if expectation.on_failure not in _SEVERITY:
                 continue
             left_out = [column for column in table.except_columns if re.search(rf"\b{re.escape(column)}\b", expectation.that)]
             if left_out:
@@ -262,7 +262,7 @@ class _Project:
                     "name": _slug(name, str(number), expectation.sentence),
                     "description": escape_jinja(expectation.sentence),
                     "arguments": {"condition": condition},
-                    "config": {"severity": _SEVERITY[expectation.otherwise]},
+                    "config": {"severity": _SEVERITY[expectation.on_failure]},
                 }
             }
 

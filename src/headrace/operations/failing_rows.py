@@ -20,10 +20,10 @@ _MEMORY = "512MB"
 def count_failing(table: LayerTable, stored: Table | None) -> Mapping[str, int | None]:
     """Return the number of current rows that fail each expectation; None if only Spark can evaluate it.
 
-    Only `count` expectations are evaluated: rows that fail any other kind are never in the table.
+    Only `warn` expectations are evaluated: rows that fail any other kind are never in the table.
     """
     failing: dict[str, int | None] = {expectation.sentence: 0 for expectation in table.expectations}
-    counted = [expectation for expectation in table.expectations if expectation.otherwise == "count"]
+    counted = [expectation for expectation in table.expectations if expectation.on_failure == "warn"]
     if stored is None or stored.current_snapshot() is None or not counted:
         return failing
     with open_duckdb(storage=Storage.of(stored.io.properties)) as connection:

@@ -11,6 +11,7 @@ from headrace.iceberg.metadata.quarantine import QUARANTINE, count_quarantined_f
 from headrace.operations.failing_rows import count_failing
 from headrace.quality.results import read_results
 from headrace.settings import Settings
+from headrace.spec.model.layers import OnFailure
 from headrace.spec.model.pipeline import Pipeline
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -29,7 +30,7 @@ class ExpectationReport:
     table: str
     sentence: str
     condition: str
-    otherwise: str
+    on_failure: OnFailure
     rows: int
     failing: int | None
     quarantined: int
@@ -68,7 +69,7 @@ def report_quality(settings: Settings, pipeline: Pipeline) -> tuple[ExpectationR
                     table=str(table.table),
                     sentence=sentence,
                     condition=expectation.that,
-                    otherwise=expectation.otherwise,
+                    on_failure=expectation.on_failure,
                     rows=count_rows(stored),
                     failing=failing[sentence],
                     quarantined=quarantined.get(sentence, 0),

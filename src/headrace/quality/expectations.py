@@ -56,7 +56,7 @@ class Measured:
     @property
     def good(self) -> DataFrame:
         """The rows to publish: those that fail no expectation with `drop` or `quarantine`."""
-        out = [F.col(name) for name, expectation in self._flags() if expectation.otherwise in ("drop", "quarantine")]
+        out = [F.col(name) for name, expectation in self._flags() if expectation.on_failure in ("drop", "quarantine")]
         rows = self.rows
         for failed in out:
             rows = rows.where(~failed)
@@ -119,12 +119,12 @@ class Measured:
             shown = rows[_SHOWN].filter(failed).to_pylist()
             results.append(
                 CheckedExpectation(
-                    expectation.sentence, expectation.otherwise, rows.num_rows, len(shown), max(shown) if shown else None
+                    expectation.sentence, expectation.on_failure, rows.num_rows, len(shown), max(shown) if shown else None
                 )
             )
-            if expectation.otherwise in ("drop", "quarantine") and shown:
+            if expectation.on_failure in ("drop", "quarantine") and shown:
                 passes = pc.and_(passes, pc.invert(failed))
-            if expectation.otherwise == "quarantine" and shown:
+            if expectation.on_failure == "quarantine" and shown:
                 for index in pc.indices_nonzero(failed).to_pylist():
                     reasons[index].append(expectation.sentence)
         kafka = [name for name in self.columns if name.startswith("kafka_")]
@@ -159,7 +159,7 @@ class Measured:
             sample = values[_SAMPLE.format(index)]
             results.append(
                 CheckedExpectation(
-                    expectation.sentence, expectation.otherwise, checked, failed, None if sample is None else str(sample)
+                    expectation.sentence, expectation.on_failure, checked, failed, None if sample is None else str(sample)
                 )
             )
         return tuple(results)
@@ -173,7 +173,7 @@ class Measured:
         return [(f"__bad_{index}", expectation) for index, expectation in enumerate(self.expectations)]
 
     def _quarantining(self) -> list[tuple[str, Expectation]]:
-        return [(name, expectation) for name, expectation in self._flags() if expectation.otherwise == "quarantine"]
+        return [(name, expectation) for name, expectation in self._flags() if expectation.on_failure == "quarantine"]
 
     def _as_json(self, options: Mapping[str, str]) -> str:
         """Return SQL for a row as JSON."""
@@ -208,14 +208,14 @@ def measure(
 
 
 def check_results(table: LayerTable, results: Sequence[CheckedExpectation]) -> None:
-    """Raise a QualityError if rows fail an expectation with `otherwise: fail`. Call it before anything is published."""
+    """Raise a QualityError if rows fail an expectation with `on_failure: fail`. Call it before anything is published."""
     for result, expectation in zip(results, table.expectations, strict=True):
-        if result.otherwise == "fail" and result.failed:
+        if result.on_failure == "fail" and result.failed:
             rows = count_of(result.failed, "row")
             raise QualityError(
                 results=tuple(results),
                 what=f'{rows} of {result.checked:,} failed the expectation "{expectation.sentence}": {expectation.that}',
                 where=f"{table.place.label}:{expectation.line}",
                 next_step=f"Nothing was published. Example: {result.sample}\n"
-                "Fix the input or the query, or write otherwise: quarantine to quarantine such rows.",
+                "Fix the input or the query, or write on_failure: quarantine to quarantine such rows.",
             )

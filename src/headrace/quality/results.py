@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from headrace.iceberg.catalog.tables import ensure_table, load_table, table_location
 from headrace.iceberg.commits.commit import commit_once
-from headrace.iceberg.ledgers.build import CheckedExpectation
+from headrace.iceberg.ledgers.build import CheckedExpectation, recorded_name
 from headrace.iceberg.rows.filters import column_is
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import TableName
@@ -114,7 +114,7 @@ def _rows(table: Table, pipeline_name: str, builds: Sequence[CheckedBuild]) -> p
             "pipeline_name": pipeline_name,
             "table_name": str(build.table),
             "expectation": result.sentence,
-            "otherwise": result.otherwise,
+            "otherwise": recorded_name(result.on_failure),
             "build_id": build.build_id,
             "published": build.published,
             "rows_checked": result.checked,

@@ -98,7 +98,7 @@ class TableStatus:
     @property
     def warnings(self) -> int:
         """The number of failed expectations over the rows that the last build kept."""
-        return sum(expectation.failed for expectation in self.failing if expectation.otherwise == "count")
+        return sum(expectation.failed for expectation in self.failing if expectation.on_failure == "warn")
 
     @property
     def state(self) -> State:

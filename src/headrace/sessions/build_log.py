@@ -11,10 +11,10 @@ from headrace.build.plan import TablePlan
 from headrace.errors import QualityError
 from headrace.iceberg.ledgers.build import CheckedExpectation
 from headrace.logs import BUILD, Field, log_failure, log_fields
-from headrace.spec.model.layers import LayerTable
+from headrace.spec.model.layers import LayerTable, OnFailure
 
 _LOG = logging.getLogger(__name__)
-_REMOVED = ("drop", "quarantine")
+_REMOVED: tuple[OnFailure, ...] = ("drop", "quarantine")
 
 
 def log_built(pipeline: str, built: Built) -> None:
@@ -43,10 +43,10 @@ def log_failed_try(
     if isinstance(error, QualityError):
         results = [result for result in error.results if isinstance(result, CheckedExpectation)]
         fields["rows_in"] = max((result.checked for result in results), default=0)
-        fields["rows_bad"] = _count_bad(results, ("fail",))
+        fields["rows_bad"] = _count_bad(results, {"fail"})
     fields["seconds"] = round(seconds, 3)
     log_failure(_LOG, lake.settings, BUILD, f"{table.table}: try {tries} failed", error, level=logging.ERROR, **fields)
 
 
-def _count_bad(results: Collection[CheckedExpectation], otherwise: Collection[str]) -> int:
-    return sum(result.failed for result in results if result.otherwise in otherwise)
+def _count_bad(results: Collection[CheckedExpectation], kinds: Collection[OnFailure]) -> int:
+    return sum(result.failed for result in results if result.on_failure in kinds)

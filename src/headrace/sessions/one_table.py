@@ -17,7 +17,7 @@ from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.pipeline import Pipeline
 
 _DONE = {
-    "count": "counted",
+    "warn": "counted",
     "drop": "dropped",
     "quarantine": "moved to metadata.quarantine",
     "fail": "build failed: nothing was published",
@@ -113,5 +113,5 @@ def _results(outcome: Outcome) -> tuple[CheckedExpectation, ...]:
 
 
 def _describe(result: CheckedExpectation) -> str:
-    failing = f"{result.failed:,} failing" + (f", {_DONE[result.otherwise]}" if result.failed else "")
+    failing = f"{result.failed:,} failing" + (f", {_DONE[result.on_failure]}" if result.failed else "")
     return f"{result.sentence}: {count_of(result.checked, 'row')} checked, {failing}"

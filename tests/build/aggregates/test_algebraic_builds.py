@@ -162,7 +162,7 @@ def test_rows_of_a_crashed_build_are_not_subtracted(
 
 
 def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp_path: Path) -> None:
-    stats = STATS.replace("keys: [g]", "keys: [g]\nexpect:\n  there are two: {that: keys > 1, otherwise: quarantine}")
+    stats = STATS.replace("keys: [g]", "keys: [g]\nexpect:\n  there are two: {that: keys > 1, on_failure: quarantine}")
     layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
     layer_lake.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y")])
     layer_lake.build()

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 NAME = "b/direct_index.sql"
 EXPECTS = TABLES[NAME].replace(
-    "except_column_list", "expect: {it has a day: {that: created_at > '2026-01-02', otherwise: quarantine}}\nexcept_column_list"
+    "except_column_list",
+    "expect: {it has a day: {that: created_at > '2026-01-02', on_failure: quarantine}}\nexcept_column_list",
 )
 
 

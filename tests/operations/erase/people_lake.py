@@ -96,7 +96,7 @@ SELECT id, name, n FROM raw.members""",
     "staging/orders.sql": """/*
 frozen: [staging.members]
 expect:
-  someone paid: {that: amount > 0, otherwise: quarantine}
+  someone paid: {that: amount > 0, on_failure: quarantine}
   there is a note: note IS NOT NULL
 */
 SELECT o.id, o.email, o.note, o.amount, m.name FROM raw.orders AS o LEFT JOIN staging.members AS m ON m.email = o.email""",

@@ -40,7 +40,7 @@ streams:
 keys: [id]
 sequence_by: n
 expect:
-  the number is small: {that: n < 1000 OR n > 2000000000, otherwise: quarantine}
+  the number is small: {that: n < 1000 OR n > 2000000000, on_failure: quarantine}
 */
 SELECT id, n FROM raw.things""",
     "marts/counted.sql": """/*

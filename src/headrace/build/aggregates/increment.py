@@ -95,4 +95,4 @@ def _exact(inputs: PlannedInputs, name: TableName, change: ChangeSet) -> ChangeS
 
 
 def _hides_rows(table: LayerTable) -> bool:
-    return any(expectation.otherwise in ("drop", "quarantine") for expectation in table.expectations)
+    return any(expectation.on_failure in ("drop", "quarantine") for expectation in table.expectations)

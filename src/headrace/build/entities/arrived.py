@@ -106,7 +106,7 @@ def _picked(inputs: PlannedInputs) -> Arrived | None:
     rows = query.run(drivers)
     if any(not rows.select(condition.fill_null(False).all()).item() for condition in conditions):
         return None
-    results = (CheckedExpectation(expected.sentence, expected.otherwise, rows.height, 0) for expected in expectations)
+    results = (CheckedExpectation(expected.sentence, expected.on_failure, rows.height, 0) for expected in expectations)
     return Arrived(rows, None, tuple(results), rows.height)
 
 

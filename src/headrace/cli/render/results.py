@@ -153,7 +153,7 @@ def show_quality(console: Console, reports: Sequence[ExpectationReport], *, pipe
 
 
 def _show_expectations(console: Console, reports: Sequence[ExpectationReport]) -> None:
-    table = Table("table", "expectation", "otherwise")
+    table = Table("table", "expectation", "on failure")
     for column in ("rows in the table", "failing of them", "quarantined", "failing in the last build", "trend of builds"):
         table.add_column(column, justify="right")
     for report in reports:
@@ -162,7 +162,7 @@ def _show_expectations(console: Console, reports: Sequence[ExpectationReport]) -
             share += f"; the next build was refused: {report.refused_failed:,}"
         failing = "not known" if report.failing is None else f"{report.failing:,}"
         figures = (f"{report.rows:,}", failing, f"{report.quarantined:,}", share, report.trend)
-        table.add_row(report.table, data_text(report.sentence), report.otherwise, *figures)
+        table.add_row(report.table, data_text(report.sentence), report.on_failure, *figures)
     console.print(table)
 
 

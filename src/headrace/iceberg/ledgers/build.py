@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from headrace.iceberg.commits.build_phases import BuildPhases
 from headrace.iceberg.ledgers.landing import find_entry, is_rolled_back
+from headrace.spec.model.layers import OnFailure
 
 KEY = "headrace.build"
 READ = "headrace.read."
@@ -45,13 +46,33 @@ class InputState:
         return (self.position, self.generation) == (other.position, other.generation)
 
 
+_RECORDED = {"warn": "count"}
+"""The names of 0.1 for what an expectation does with failing rows. Existing ledgers and quality results have these."""
+
+
+def recorded_name(on_failure: OnFailure) -> str:
+    """Return the name under which tables record what an expectation does with failing rows."""
+    return _RECORDED.get(on_failure, on_failure)
+
+
 @dataclass(frozen=True)
 class CheckedExpectation:
     sentence: str
-    otherwise: str
+    on_failure: OnFailure
     checked: int
     failed: int
     sample: str | None = None
+
+    def to_values(self) -> dict[str, object]:
+        values = asdict(self)
+        del values["on_failure"]
+        return {**values, "otherwise": recorded_name(self.on_failure)}
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any]) -> CheckedExpectation:
+        others = dict(values)
+        recorded = others.pop("otherwise")
+        return CheckedExpectation(on_failure="warn" if recorded == "count" else recorded, **others)
 
 
 @dataclass(frozen=True)
@@ -125,7 +146,8 @@ class BuildLedger:
     added_columns: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
-        values = asdict(replace(self, reads={}, definition_fields={}))
+        values = asdict(replace(self, reads={}, definition_fields={}, expectations=()))
+        values["expectations"] = [expectation.to_values() for expectation in self.expectations]
         values["definition_fields"] = dict(self.definition_fields)
         values["reads"] = {name: asdict(state) for name, state in self.reads.items()}
         return json.dumps(values, separators=(",", ":"))
@@ -135,7 +157,7 @@ class BuildLedger:
         known = {field.name for field in fields(BuildLedger)}
         values = {name: value for name, value in json.loads(text).items() if name in known}
         values["reads"] = MappingProxyType({name: InputState(**state) for name, state in values["reads"].items()})
-        values["expectations"] = tuple(CheckedExpectation(**expectation) for expectation in values["expectations"])
+        values["expectations"] = tuple(map(CheckedExpectation.from_values, values["expectations"]))
         values["quarantine_files"] = tuple(values["quarantine_files"])
         if values.get("phases"):
             values["phases"] = BuildPhases(**values["phases"])

@@ -162,7 +162,7 @@ def _expectations(shown: ShownTable, table: Table | None) -> list[dict[str, obje
             {
                 "sentence": expectation.sentence,
                 "that": expectation.that,
-                "otherwise": expectation.otherwise,
+                "on_failure": expectation.on_failure,
                 "checked": last.checked if last else None,
                 "failed": last.failed if last else None,
                 "sample": last.sample if last else None,

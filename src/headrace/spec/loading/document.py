@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import yaml
@@ -90,9 +91,10 @@ class Value:
             raise self._wrong_type("true or false", fix=f"Write {self.key}: true, or {self.key}: false")
         return str(node.value).lower() in _YES
 
-    def choice(self, options: Sequence[Choice]) -> Choice:
-        """Return the option that the text names."""
-        written = self.text()
+    def choice(self, options: Sequence[Choice], *, aliases: Mapping[str, Choice] = MappingProxyType({})) -> Choice:
+        """Return the option that the text names. `aliases` are former names of options."""
+        text = self.text()
+        written = aliases.get(text, text)
         for option in options:
             if option == written:
                 return option
@@ -116,19 +118,31 @@ class Value:
                 return Value(keys[0], _line(key_node), node, self.place, self.environ).at(*keys[1:])
         raise KeyError(keys[0])
 
-    def section(self, known: Collection[str] | None, *, problems: Problems) -> Section:
-        """Return the values by their keys. Unknown keys, unless `known` is None, and duplicate keys are collected as errors."""
+    def section(
+        self, known: Collection[str] | None, *, problems: Problems, aliases: Mapping[str, str] = MappingProxyType({})
+    ) -> Section:
+        """Return the values by their keys. `aliases` are former names of keys.
+
+        Unknown keys, unless `known` is None, and duplicate keys are collected as errors.
+        """
         if not isinstance(self.node, yaml.MappingNode):
             raise self._wrong_type("keys with values", fix="Write it as lines of key: value")
         values: dict[str, Value] = {}
         for key_node, node in self.node.value:
-            problems.attempt(self._take_pair, key_node, node, known=known, into=values)
+            problems.attempt(self._take_pair, key_node, node, known=known, aliases=aliases, into=values)
         return Section(self, {key: value for key, value in values.items() if value.node.tag != NULL})
 
     def _take_pair(
-        self, key_node: yaml.Node, node: yaml.Node, *, known: Collection[str] | None, into: dict[str, Value]
+        self,
+        key_node: yaml.Node,
+        node: yaml.Node,
+        *,
+        known: Collection[str] | None,
+        aliases: Mapping[str, str],
+        into: dict[str, Value],
     ) -> None:
         key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+        key = aliases.get(key, key)
         line = _line(key_node)
         if known is not None and key not in known:
             fix = f"{suggest(key, known, plural='Keys')} Fix the key"

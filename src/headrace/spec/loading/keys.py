@@ -112,7 +112,7 @@ TABLE_KEYS: Mapping[str, Key] = {
         "of entities: builds and `headrace status` warn about entities with more records (100). It changes no row"
     ),
     "expect": Key(
-        "sentences and conditions; `otherwise: count` (default), `drop`, `quarantine`, or `fail`, which publishes nothing. "
+        "sentences and conditions; `on_failure: warn` (default), `drop`, `quarantine`, or `fail`, which publishes nothing. "
         "A condition that is null is not met: [Check data quality](../how-to/quality.md)"
     ),
 }

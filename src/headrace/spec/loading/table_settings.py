@@ -15,14 +15,14 @@ from headrace.spec.loading.names import parse_table_name, read_table_name
 from headrace.spec.loading.partitioning import read_transforms
 from headrace.spec.model.fuzzy import Fuzzy, read_fuzzy
 from headrace.spec.model.kinds import Kind
-from headrace.spec.model.layers import Expectation, Otherwise, TableSettings, Watermark, Window
+from headrace.spec.model.layers import Expectation, OnFailure, TableSettings, Watermark, Window
 from headrace.spec.model.matching import LARGEST_ENTITY, Match, read_matches
 from headrace.spec.model.pipeline import TableName, Transform
 from headrace.spec.problems import Problems
 from headrace.spec.sql.macro_expansion import Macros
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-OTHERWISE: tuple[Otherwise, ...] = get_args(Otherwise)
+ON_FAILURE: tuple[OnFailure, ...] = get_args(OnFailure)
 _WITH_KEYS = ("upsert", "history", "aggregate", "features", "entities")
 _ALL = "all"
 """In `rebuild_on`: any change of the lookup rebuilds all rows."""
@@ -207,12 +207,13 @@ class _SettingsReader:
 
     def _expectation(self, sentence: str, value: Value) -> Expectation | None:
         if value.is_text():
-            return Expectation(sentence, self._expand(value), "count", value.key_line)
-        inner = value.section(("that", "otherwise"), problems=self.problems)
-        written = inner.find("otherwise")
-        otherwise: Otherwise | None = "count" if written is None else self.problems.attempt(written.choice, OTHERWISE)
+            return Expectation(sentence, self._expand(value), "warn", value.key_line)
+        inner = value.section(("that", "on_failure"), aliases={"otherwise": "on_failure"}, problems=self.problems)
+        written = inner.find("on_failure")
+        on_failure: OnFailure | None
+        on_failure = "warn" if written is None else self.problems.attempt(written.choice, ON_FAILURE, aliases={"count": "warn"})
         that = self.problems.attempt(lambda: self._expand(inner.need("that", example="amount > 0")))
-        return None if that is None or otherwise is None else Expectation(sentence, that, otherwise, value.key_line)
+        return None if that is None or on_failure is None else Expectation(sentence, that, on_failure, value.key_line)
 
     def check_kind(self, settings: TableSettings) -> None:
         """Check that the settings fit the kind and each other. Errors are collected in `problems`."""

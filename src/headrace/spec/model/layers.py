@@ -19,7 +19,7 @@ from headrace.spec.problems import Place
 from headrace.spec.sql.join_paths import Follows
 from headrace.spec.sql.source_map import Location, SourceMap, locate
 
-Otherwise = Literal["count", "drop", "quarantine", "fail"]
+OnFailure = Literal["warn", "drop", "quarantine", "fail"]
 
 BUILD_ID = "_build_id"
 """The column of every layer table with the build that wrote a row. Rewriting files keeps the values of unchanged rows."""
@@ -38,11 +38,11 @@ HIDDEN = (BUILD_ID, CARRIED, STATE)
 
 @dataclass(frozen=True)
 class Expectation:
-    """A sentence about rows and its condition. `otherwise` says what happens to rows that fail it."""
+    """A sentence about rows and its condition. `on_failure` says what happens to rows that fail it."""
 
     sentence: str
     that: str
-    otherwise: Otherwise
+    on_failure: OnFailure
     line: int
 
 

@@ -4,9 +4,9 @@ keys: [object, object_id, property]
 sequence_by: _version
 except_column_list: [kafka_topic, kafka_partition, kafka_offset, is_readable]
 expect:
-  the event is about somebody: {that: object_id IS NOT NULL, otherwise: quarantine}
-  the event has a time: {that: changed_at IS NOT NULL, otherwise: quarantine}
-  its properties can be read: {that: is_readable, otherwise: quarantine}
+  the event is about somebody: {that: object_id IS NOT NULL, on_failure: quarantine}
+  the event has a time: {that: changed_at IS NOT NULL, on_failure: quarantine}
+  its properties can be read: {that: is_readable, on_failure: quarantine}
 */
 -- HubSpot tells what changed, not how things stand: so things stand as the last events of each property say. `_created` and
 -- `_exists` are properties of ours, which creations, deletions and restorations set. An event that comes again says the same once

@@ -2,7 +2,7 @@
 about: Each company of HubSpot as it stands now, put together from the events that created and changed it.
 keys: [company_id]
 expect:
-  the company was not deleted: {that: exists_now, otherwise: drop}
+  the company was not deleted: {that: exists_now, on_failure: drop}
   there is a name: name IS NOT NULL
   the creation was told: is_told_whole
 */

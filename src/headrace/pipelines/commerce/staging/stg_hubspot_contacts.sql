@@ -2,7 +2,7 @@
 about: Each contact of HubSpot as it stands now, put together from the events that created and changed it.
 keys: [contact_id]
 expect:
-  the contact was not deleted: {that: exists_now, otherwise: drop}
+  the contact was not deleted: {that: exists_now, on_failure: drop}
   the email address has an @: "email IS NULL OR email LIKE '_%@_%'"
   there is an email address or a phone: email IS NOT NULL OR phone IS NOT NULL
   the creation was told: is_told_whole

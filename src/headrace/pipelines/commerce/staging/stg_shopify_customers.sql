@@ -5,8 +5,8 @@ sequence_by: _version
 apply_as_deletes: is_deletion
 except_column_list: [is_deletion, kafka_topic, kafka_partition, kafka_offset]
 expect:
-  the customer has an id: {that: customer_id IS NOT NULL, otherwise: quarantine}
-  the customer has a time: {that: is_deletion OR updated_at IS NOT NULL, otherwise: quarantine}
+  the customer has an id: {that: customer_id IS NOT NULL, on_failure: quarantine}
+  the customer has a time: {that: is_deletion OR updated_at IS NOT NULL, on_failure: quarantine}
   the email address has an @: "email IS NULL OR email LIKE '_%@_%'"
   there is an email address or a phone: is_deletion OR email IS NOT NULL OR phone IS NOT NULL
   what was spent is an amount: told_by = 'order' OR is_deletion OR total_spent >= 0

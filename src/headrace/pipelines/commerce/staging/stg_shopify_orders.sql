@@ -6,13 +6,13 @@ apply_as_deletes: is_deletion
 partition_by: [months(order_date)]
 except_column_list: [is_deletion, is_number, is_negative, is_exact, smallest_unit, kafka_topic, kafka_partition, kafka_offset]
 expect:
-  the order has an id: {that: order_id IS NOT NULL, otherwise: quarantine}
-  the order has a time: {that: is_deletion OR created_at IS NOT NULL, otherwise: quarantine}
-  the total is an amount: {that: is_deletion OR (is_number AND NOT is_negative), otherwise: quarantine}
-  each amount has at most 16 digits before the point and 3 after it: {that: is_deletion OR is_exact, otherwise: quarantine}
+  the order has an id: {that: order_id IS NOT NULL, on_failure: quarantine}
+  the order has a time: {that: is_deletion OR created_at IS NOT NULL, on_failure: quarantine}
+  the total is an amount: {that: is_deletion OR (is_number AND NOT is_negative), on_failure: quarantine}
+  each amount has at most 16 digits before the point and 3 after it: {that: is_deletion OR is_exact, on_failure: quarantine}
   the total has no more decimals than its currency:
     that: is_deletion OR NOT is_exact OR coalesce(total_amount % smallest_unit = 0, true)
-    otherwise: quarantine
+    on_failure: quarantine
   the currency is in ISO 4217: is_deletion OR currency IS NOT NULL
   the email address has an @: "email IS NULL OR email LIKE '_%@_%'"
   the financial status is one we know: "is_deletion OR financial_status IN ('pending', 'authorized', 'partially_paid', 'paid', 'partially_refunded', 'refunded', 'voided', 'expired')"

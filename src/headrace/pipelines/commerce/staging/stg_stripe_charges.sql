@@ -5,11 +5,11 @@ sequence_by: _version
 partition_by: [months(created_at)]
 except_column_list: [minor_amount, is_exact, kafka_topic, kafka_partition, kafka_offset]
 expect:
-  the charge has an id: {that: charge_id IS NOT NULL, otherwise: quarantine}
-  the charge has a time: {that: created_at IS NOT NULL, otherwise: quarantine}
-  the currency is in ISO 4217: {that: currency IS NOT NULL, otherwise: quarantine}
-  the amount is positive: {that: minor_amount > 0, otherwise: quarantine}
-  each amount has at most 15 digits before the point and 3 after it: {that: is_exact, otherwise: quarantine}
+  the charge has an id: {that: charge_id IS NOT NULL, on_failure: quarantine}
+  the charge has a time: {that: created_at IS NOT NULL, on_failure: quarantine}
+  the currency is in ISO 4217: {that: currency IS NOT NULL, on_failure: quarantine}
+  the amount is positive: {that: minor_amount > 0, on_failure: quarantine}
+  each amount has at most 15 digits before the point and 3 after it: {that: is_exact, on_failure: quarantine}
   the status is one we know: "status IN ('succeeded', 'pending', 'failed')"
   no more is refunded than was captured: amount_refunded <= amount_captured
   a failed charge says why: status <> 'failed' OR failure_code IS NOT NULL

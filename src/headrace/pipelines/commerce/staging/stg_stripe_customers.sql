@@ -4,8 +4,8 @@ keys: [customer_id]
 sequence_by: _version
 except_column_list: [kafka_topic, kafka_partition, kafka_offset]
 expect:
-  the customer has an id: {that: customer_id IS NOT NULL, otherwise: quarantine}
-  the customer has a time: {that: updated_at IS NOT NULL, otherwise: quarantine}
+  the customer has an id: {that: customer_id IS NOT NULL, on_failure: quarantine}
+  the customer has a time: {that: updated_at IS NOT NULL, on_failure: quarantine}
   the email address has an @: "email IS NULL OR email LIKE '_%@_%'"
   there is an email address or a phone: email IS NOT NULL OR phone IS NOT NULL
 */

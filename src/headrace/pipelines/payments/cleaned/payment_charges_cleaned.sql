@@ -6,10 +6,10 @@ partition_by: [days(created_at)]
 constant: [created_at]
 except_column_list: [kafka_topic, kafka_partition, kafka_offset]
 expect:
-  the event has an id: {that: event_id IS NOT NULL, otherwise: quarantine}
-  the event has a charge: {that: charge_id IS NOT NULL, otherwise: quarantine}
-  the event has a time: {that: created_at IS NOT NULL, otherwise: quarantine}
-  the amount is positive: {that: amount > 0, otherwise: quarantine}
+  the event has an id: {that: event_id IS NOT NULL, on_failure: quarantine}
+  the event has a charge: {that: charge_id IS NOT NULL, on_failure: quarantine}
+  the event has a time: {that: created_at IS NOT NULL, on_failure: quarantine}
+  the amount is positive: {that: amount > 0, on_failure: quarantine}
   the provider is one we know: "provider IN ('STRIPE', 'BRAINTREE', 'ADYEN')"
   the status is one we know: common_status <> 'unknown'
   the currency is in ISO 4217: currency IS NOT NULL

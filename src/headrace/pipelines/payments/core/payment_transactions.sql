@@ -5,7 +5,7 @@ sequence_by: updated_at
 partition_by: [days(created_at)]
 constant: [created_at]
 expect:
-  the transaction has an id: {that: transaction_id IS NOT NULL, otherwise: quarantine}
+  the transaction has an id: {that: transaction_id IS NOT NULL, on_failure: quarantine}
   the status is one we know: status <> 'unknown'
   the currency is known: currency <> 'XXX'
   only what failed has a failure category: status = 'failed' OR failure_category IS NULL

@@ -5,7 +5,7 @@ sequence_by: updated_at
 stored_as_scd_type: 2
 track_history_except_column_list: [event_id, event_type]
 expect:
-  the event has a subscription: {that: subscription_id IS NOT NULL, otherwise: quarantine}
+  the event has a subscription: {that: subscription_id IS NOT NULL, on_failure: quarantine}
   the status is one we know: common_status <> 'unknown'
 */
 -- Only what changes in a subscription's life: its trial and its promo code don't, and the table subscriptions has them. An event

@@ -7,7 +7,7 @@ expect:
   the average is a temperature: avg_temperature BETWEEN -150 AND 150
   the city fits into Postgres:
     that: length(city) BETWEEN 1 AND 255 AND position(char(0) IN city) = 0
-    otherwise: quarantine
+    on_failure: quarantine
 */
 -- Decimals add up to the same sum in any order, doubles don't: so a window computed again is the same window. A city is one however
 -- its blanks and its capitals are written. One plain SELECT, so that a build reads only the minutes that changed.

@@ -86,12 +86,12 @@ function expectations(table) {
       "tr",
       {},
       make("td", { class: "wrap" }, each.sentence, make("div", { class: "dim code" }, each.that), each.failed && each.sample ? make("div", { class: "dim code example" }, `such as ${each.sample}`) : null),
-      make("td", {}, each.otherwise),
+      make("td", {}, each.on_failure),
       make("td", { class: "number" }, count(each.checked)),
       make("td", { class: `number ${each.failed ? "behind" : ""}` }, count(each.failed)),
     ),
   );
-  return grid(["expectation", "otherwise", "#checked in the last build", "#failing in it"], rows);
+  return grid(["expectation", "on failure", "#checked in the last build", "#failing in it"], rows);
 }
 
 /** A name without the namespace that it shares with the table. */
