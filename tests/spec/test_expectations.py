@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,9 +40,10 @@ def test_expectation_warns_unless_it_says_otherwise(tmp_path: Path) -> None:
 def test_former_spelling_loads_the_same_table(tmp_path: Path) -> None:
     words = ("warn", "drop", "quarantine", "fail")
     table = load_table(tmp_path, *(f"{{that: n > 0, on_failure: {word}}}" for word in words))
-    old_words = ("count", "drop", "quarantine", "fail")
-    assert load_table(tmp_path, *(f"{{that: n > 0, otherwise: {word}}}" for word in old_words)) == table
-    assert load_table(tmp_path, *(f"{{that: n > 0, on_failure: {word}}}" for word in old_words)) == table
+    for key, first in (("otherwise", "count"), ("otherwise", "warn"), ("on_failure", "count")):
+        former = load_table(tmp_path, *(f"{{that: n > 0, {key}: {word}}}" for word in (first, *words[1:])))
+        assert former.source != table.source
+        assert replace(former, source=table.source) == table
 
 
 @pytest.mark.parametrize(

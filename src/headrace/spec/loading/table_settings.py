@@ -209,11 +209,13 @@ class _SettingsReader:
         if value.is_text():
             return Expectation(sentence, self._expand(value), "warn", value.key_line)
         inner = value.section(("that", "on_failure"), aliases={"otherwise": "on_failure"}, problems=self.problems)
-        written = inner.find("on_failure")
-        on_failure: OnFailure | None
-        on_failure = "warn" if written is None else self.problems.attempt(written.choice, ON_FAILURE, aliases={"count": "warn"})
+        on_failure = self.problems.attempt(self._on_failure, inner)
         that = self.problems.attempt(lambda: self._expand(inner.need("that", example="amount > 0")))
         return None if that is None or on_failure is None else Expectation(sentence, that, on_failure, value.key_line)
+
+    def _on_failure(self, expectation: Section) -> OnFailure:
+        written = expectation.find("on_failure")
+        return "warn" if written is None else written.choice(ON_FAILURE, aliases={"count": "warn"})
 
     def check_kind(self, settings: TableSettings) -> None:
         """Check that the settings fit the kind and each other. Errors are collected in `problems`."""
