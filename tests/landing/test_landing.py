@@ -316,7 +316,7 @@ def test_landing_survives_an_outage_of_the_catalog(
     sent = produce(lake.servers, lake.topic, lineage_values(100, seed=1, bad_every=10))
     lander = lake.lander()
     away = Away(lake.catalog, name, done=done)
-    lander._catalog = away  # type: ignore[assignment]
+    lander._commits._catalog = away  # type: ignore[assignment]
     with pytest.raises(UnavailableError):
         lander.land_batch(spark.sparkContext)
     assert away.tries == 2
@@ -350,12 +350,12 @@ def test_landing_finds_a_late_commit_of_its_own(lake: Lake, spark: SparkSession,
     produce(lake.servers, lake.topic, lineage_values(100, seed=1))
     lander = lake.lander()
     late = Late(lake.catalog, "events", done=False)
-    lander._catalog = late  # type: ignore[assignment]
+    lander._commits._catalog = late  # type: ignore[assignment]
     with pytest.raises(UnavailableError):
         lander.land_batch(spark.sparkContext)
     late.away = False
     produce(lake.servers, lake.topic, lineage_values(100, seed=2))
-    with pytest.raises(RetryableError, match="has come through late"):
+    with pytest.raises(RetryableError, match="succeeded after its response was lost"):
         lander.land_batch(spark.sparkContext)
     assert lander.land_batch(spark.sparkContext) is not None
     assert lander.land_batch(spark.sparkContext) is None

@@ -12,6 +12,7 @@ from headrace.errors import SpecError
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog
 from headrace.kafka.topics import TopicIdentity
 from headrace.landing import lander as lander_module
+from headrace.landing import open_streams as open_streams_module
 from headrace.landing.batch import Range, StreamResult, TaskFailure
 from headrace.landing.landed import LandingStream
 from headrace.landing.lander import Lander
@@ -161,7 +162,7 @@ def test_a_table_that_can_not_be_opened_is_logged(shop: Shop, monkeypatch: pytes
             raise SpecError("a column would have to be narrowed", where="shop.orders")
         return ensure_table(catalog, name, **named)
 
-    monkeypatch.setattr(lander_module, "ensure_table", refuse)
+    monkeypatch.setattr(open_streams_module, "ensure_table", refuse)
     assert "shop.orders" in shop.open().stopped
     assert "ERROR shop.orders: its table can't be opened\nTraceback (most recent call last):\n" in shop.text
     assert "a column would have to be narrowed" in shop.text
