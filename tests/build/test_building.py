@@ -65,10 +65,10 @@ def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp
             ("pond.quarantine", "amount is positive", "e3"),
         ]
     found = {(each.table, each.sentence): each for each in report_quality(layer_lake.settings, layer_lake.pipeline)}
-    counted, set_aside = found["pond.count", "amount is positive"], found["pond.quarantine", "amount is positive"]
+    counted, set_aside = found["pond.warn", "amount is positive"], found["pond.quarantine", "amount is positive"]
     assert (counted.rows, counted.failing, counted.quarantined, counted.last_checked, counted.last_failed) == (5, 2, 0, 2, 1)
     assert (set_aside.rows, set_aside.failing, set_aside.quarantined, set_aside.last_checked) == (3, 0, 2, 5)
-    assert (found["pond.count", "the group is known"].last_checked, found["pond.drop", "the group is known"].failing) == (2, 1)
+    assert (found["pond.warn", "the group is known"].last_checked, found["pond.drop", "the group is known"].failing) == (2, 1)
     assert json.loads(found["pond.drop", "amount is positive"].sample or "")["id"] == "e3"
     assert [row["build_id"] for row in read_results(layer_lake.catalog, "pond") if row["table_name"] == "pond.drop"] == [
         1,
