@@ -1,4 +1,4 @@
-"""The documentation names files, links, keys and make targets that exist."""
+"""The documentation names links and make targets that exist."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "headrace"
 PAGES = sorted(ROOT.joinpath("docs").rglob("*.md"))
 CURRENT = [page for page in PAGES if "decisions" not in page.parts]
 """Pages that describe what is, and not what was decided once."""
 README = ROOT / "README.md"
-MODULE = re.compile(r"`([a-z_]+/[a-z_/]*(?:[a-z_]+\.(?:py|js|java))?)(?::[^`]*)?`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -32,13 +30,6 @@ def test_generated_pages_match_the_code() -> None:
     for name, page in _reference_pages().PAGES.items():
         written = ROOT.joinpath("docs/reference", name).read_text(encoding="utf-8")
         assert written == page(), f"docs/reference/{name} is stale: run python scripts/reference_pages.py"
-
-
-def test_architecture_names_modules_that_exist() -> None:
-    text = ROOT.joinpath("docs/explanation/architecture.md").read_text(encoding="utf-8")
-    named = {match for match in MODULE.findall(text) if not match.startswith(("tests/", "src/"))}
-    assert len(named) > 100
-    assert sorted(path for path in named if not PACKAGE.joinpath(path).exists()) == []
 
 
 def test_links_of_the_readme_lead_to_files() -> None:
