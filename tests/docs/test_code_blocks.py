@@ -116,9 +116,11 @@ def test_profiles_are_accepted(block: Block, tmp_path: Path) -> None:
 
 
 @blocks_in("json")
-def test_log_lines_name_loggers_that_exist(block: Block) -> None:
-    for line in block.text.splitlines():
-        assert ROOT.joinpath("src", json.loads(line)["logger"].replace(".", os.sep) + ".py").exists()
+def test_log_lines_name_loggers_and_tables_that_exist(block: Block) -> None:
+    tables = {table for pipeline in shipped() for table in tables_of(pipeline)}
+    for line in map(json.loads, block.text.splitlines()):
+        assert ROOT.joinpath("src", line["logger"].replace(".", os.sep) + ".py").exists()
+        assert line["table"] in tables
 
 
 @pytest.mark.parametrize(
