@@ -18,6 +18,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from headrace.app import live, live_builds, mirroring
 from headrace.app.live import LivePipeline
 from headrace.app.live_builds import LiveBuilds
+from headrace.backoff import Backoff
 from headrace.build.lake import Lake
 from headrace.build.plan import TablePlan
 from headrace.build.scheduling import table_state
@@ -54,7 +55,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         path = tmp_path / "pipelines" / "pond" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(retry_policy, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_policy, "OUTAGES", Backoff(0.01, longest=10.0))
     return load_pipeline("pond", environ={}, folder=tmp_path)
 
 
@@ -78,7 +79,7 @@ class Live:
         monkeypatch.setattr(live_builds, "plan_table", self._plan)
         monkeypatch.setattr(mirroring, "mirror", lambda lake, outcomes: None)
         monkeypatch.setattr(table_state, "_COALESCE_SECONDS", 0.0)
-        monkeypatch.setattr(table_state, "_FIRST_PAUSE_SECONDS", 0.02)
+        monkeypatch.setattr(table_state, "TABLES", Backoff(0.02, longest=300.0))
 
     def table(self, name: str) -> LayerTable:
         tables: tuple[LayerTable, ...] = self.lake.pipeline.tables

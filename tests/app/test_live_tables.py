@@ -18,6 +18,7 @@ from headrace.app import live
 from headrace.app.board import lines
 from headrace.app.live import LivePipeline, live_pipeline, run_live
 from headrace.app.live_builds import LiveBuilds
+from headrace.backoff import Backoff
 from headrace.build.scheduling import table_state
 from headrace.iceberg.catalog.tables import load_table
 from headrace.iceberg.ledgers.build import read_build
@@ -99,7 +100,7 @@ class LivePond:
 
 
 def test_failing_table_delays_no_other(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_state, "_FIRST_PAUSE_SECONDS", 2.0)
+    monkeypatch.setattr(table_state, "TABLES", Backoff(2.0, longest=300.0))
     tables = {"a/latest.sql": LATEST, "a/failing.sql": FAILING, "b/groups.sql": GROUPS, "b/both.sql": BOTH}
     whole = LayerLake(tmp_path / "whole", spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
     whole.land([event(1), event(2), event(3), event(4, cents=-1), event(5)])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.app.publish_queue import publish_queue
+from headrace.backoff import Backoff
 from headrace.errors import PublishError, UnavailableError
 from headrace.sessions import retry_policy
 from headrace.settings import Settings, load_settings
@@ -42,7 +43,7 @@ class FakePublisher:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(FakePublisher, "settings", load_settings(flags={}, environ={}, folder=tmp_path), raising=False)
-    monkeypatch.setattr(retry_policy, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_policy, "OUTAGES", Backoff(0.01, longest=10.0))
 
 
 def outcome(table: PostgresTable, *, built: bool = True) -> Any:

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
+from headrace.backoff import Backoff
 from headrace.errors import TakenOverError, UnavailableError
 from headrace.iceberg.commits import commit as commit_module
 from headrace.iceberg.commits.append import append_checkpoint
@@ -19,7 +20,7 @@ from tests.iceberg.tables import add_files, numbers, roll_back, write_files
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "_FIRST_WAIT_SECONDS", 0.0001)
+    monkeypatch.setattr(commit_module, "COMMITS", Backoff(0.0002, attempts=8))
 
 
 def commit(catalog: Catalog, table: Table, *, rows: int = 3, first: int = 0, writer: str = "me") -> Table:

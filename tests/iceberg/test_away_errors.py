@@ -15,6 +15,7 @@ from requests import exceptions as requests_errors
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
+from headrace.backoff import Backoff
 from headrace.errors import BuildError, UnavailableError
 from headrace.iceberg.catalog.outages import find_outage, translate_outages
 from headrace.iceberg.commits.commit import commit_once
@@ -263,7 +264,7 @@ def test_outage_message_redacts_logins() -> None:
 
 
 def test_commit_once_reraises_permanent_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.iceberg.commits.commit._FIRST_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.iceberg.commits.commit.COMMITS", Backoff(0.0, attempts=8))
 
     def commit() -> str:
         raise PermissionError("AWS Error ACCESS_DENIED during PutObject operation")

@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
+from headrace.backoff import Backoff
 from headrace.errors import CompactedError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.tables import open_catalog, table_location
 from headrace.iceberg.commits import commit as commit_module
@@ -40,7 +41,7 @@ ROWS: list[Row] = [(number, START, "a") for number in range(6)]
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "_FIRST_WAIT_SECONDS", 0.0001)
+    monkeypatch.setattr(commit_module, "COMMITS", Backoff(0.0002, attempts=8))
 
 
 @pytest.fixture

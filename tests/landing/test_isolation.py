@@ -17,6 +17,7 @@ from polars.exceptions import ComputeError
 from py4j.protocol import Py4JJavaError
 from pyiceberg.schema import Schema
 
+from headrace.backoff import Backoff
 from headrace.errors import HeadraceError, LandingError, NotFoundError, SpecError, UnavailableError
 from headrace.iceberg.commits import commit
 from headrace.iceberg.files.write import TableFormat
@@ -278,7 +279,7 @@ def test_an_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.Monkey
 
 @pytest.mark.services
 def test_a_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_FIRST_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(failures, "STREAMS", Backoff(60.0, longest=60.0))
     lake, pipeline, send = shop
     lander, spark = lake.lander(pipeline), InlineSpark()
     send("orders", 1)
@@ -338,7 +339,7 @@ def test_a_failed_job_runs_again_stream_by_stream(shop: Shop, monkeypatch: pytes
 
 @pytest.mark.services
 def test_a_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_TRIES", 1)
+    monkeypatch.setattr(commit, "COMMITS", Backoff(0.1, attempts=1))
     lake, pipeline, send = shop
     lander = lake.lander(pipeline)
     lake.catalog.drop_table("shop.orders")

@@ -18,6 +18,7 @@ from confluent_kafka.admin import NewPartitions
 from pyiceberg.catalog import Catalog
 
 from headrace.app.figures import read_now
+from headrace.backoff import Backoff
 from headrace.errors import GapError, RetryableError, SpecError, UnavailableError
 from headrace.iceberg.commits import commit as commit_module
 from headrace.iceberg.files.storage import local_path
@@ -311,7 +312,7 @@ def test_landing_survives_an_outage_of_the_catalog(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str, done: bool
 ) -> None:
     """With `done`, the last try succeeded and only its response was lost: the same application finds it and continues."""
-    monkeypatch.setattr(commit_module, "_TRIES", 2)
+    monkeypatch.setattr(commit_module, "COMMITS", Backoff(0.1, attempts=2))
     make_topic(lake.servers, lake.topic)
     sent = produce(lake.servers, lake.topic, lineage_values(100, seed=1, bad_every=10))
     lander = lake.lander()
@@ -345,7 +346,7 @@ class Late(Away):
 
 
 def test_landing_finds_a_late_commit_of_its_own(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit_module, "_TRIES", 2)
+    monkeypatch.setattr(commit_module, "COMMITS", Backoff(0.1, attempts=2))
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(100, seed=1))
     lander = lake.lander()

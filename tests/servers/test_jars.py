@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.backoff import Backoff
 from headrace.errors import ServiceError
 from headrace.servers import jars, verified_files
 from headrace.servers.jar_lock import write_lock
@@ -73,7 +74,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     config.write_text(f"[repositories]\ncentral = http://127.0.0.1:{server.server_port}\n")
     monkeypatch.setenv("JGO_CONFIG_FILE", str(config))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(jars, "_ATTEMPTS", 2)
+    monkeypatch.setattr(jars, "DOWNLOADS", Backoff(1.0, attempts=2))
     yield served
     server.shutdown()
     server.server_close()
@@ -216,7 +217,7 @@ def test_two_at_once_download_once(tmp_path: Path, repository: Repository, group
 def test_no_network_at_the_first_download_says_what_to_do(
     tmp_path: Path, group: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jars, "_ATTEMPTS", 1)
+    monkeypatch.setattr(jars, "DOWNLOADS", Backoff(1.0, attempts=1))
     cut_the_network(monkeypatch)
     with pytest.raises(ServiceError) as caught:
         resolve_jars(group, report=said.append, cache=tmp_path / "cache")

@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from headrace.backoff import Backoff
 from headrace.errors import PublishError, UnavailableError
 from headrace.sessions import retry_policy as retry_module
 from headrace.sessions.retry_policy import RetryPolicy, for_command
@@ -60,7 +61,7 @@ def test_next_pause_reports_the_whole_text_of_a_permanent_error() -> None:
 
 
 def test_keep_trying_returns_the_first_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_module, "OUTAGES", Backoff(0.01, longest=10.0))
     reports: list[str] = []
     failures = iter([OUTAGE, OUTAGE])
 

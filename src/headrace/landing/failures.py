@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace.backoff import STREAMS
 from headrace.errors import HeadraceError, LandingError, RetryableError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.outages import find_outage
 
-_FIRST_WAIT_SECONDS = 1.0
-_LONGEST_WAIT_SECONDS = 60.0
 _MOST_AWAY = 9  # the waits of 9 tries add up to five minutes
 
 
@@ -23,9 +22,9 @@ class StreamFailure:
 
 
 def next_failure(before: StreamFailure | None, error: HeadraceError, *, now: float) -> StreamFailure:
-    """Return the failure after one more failed try. Waits double from one second to a minute."""
+    """Return the failure after one more failed try."""
     times = before.times + 1 if before else 1
-    return StreamFailure(error, times, now + min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0 ** min(times - 1, 10)))
+    return StreamFailure(error, times, now + STREAMS.pause(times))
 
 
 def seconds_until_retry(failures: Iterable[StreamFailure], *, most: int, now: float) -> float | None:

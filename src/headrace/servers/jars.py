@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
+from headrace.backoff import DOWNLOADS
 from headrace.errors import ServiceError
 from headrace.file_locks import locked
 from headrace.servers.verified_files import hash_file, read_verified, record_verified, tampered
@@ -39,7 +40,6 @@ GROUPS = Path(__file__).parent / "jars"
 OPTIONAL = frozenset({"aws", "catalog", "postgres", "s3", "trino"})
 """Groups that are downloaded on first use only."""
 
-_ATTEMPTS = 3
 _SIDE_BY_SIDE = 4
 
 
@@ -197,9 +197,7 @@ def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], N
     def follow(_: str, __: int) -> Iterator[Callable[[int], None]]:
         yield lambda size: count(size, 0)
 
-    problem = ""
-    for attempt in range(_ATTEMPTS):
-        time.sleep(attempt)
+    def attempt() -> int:
         with tempfile.TemporaryDirectory(dir=fresh) as own:
             context = MavenContext(
                 resolver=PythonResolver(progress_callback=follow),
@@ -224,12 +222,14 @@ def _fetch(jar: Jar, *, fresh: Path, folder: Path, count: Callable[[int, int], N
                 problem = f"{type(error).__name__}: the repository could not be reached"
             except RuntimeError:
                 problem = "not found in any repository"
-    raise ServiceError(
-        f"{jar.artifact} {jar.version} could not be downloaded: {problem}",
-        where=f"after {_ATTEMPTS} attempts",
-        next_step="The first run requires Internet access: check the connection (or HTTPS_PROXY, or the mirror in"
-        " ~/.config/jgo.conf) and run the same command again. Downloaded jars are kept.",
-    )
+        raise ServiceError(
+            f"{jar.artifact} {jar.version} could not be downloaded: {problem}",
+            where=f"after {DOWNLOADS.attempts} attempts",
+            next_step="The first run requires Internet access: check the connection (or HTTPS_PROXY, or the mirror in"
+            " ~/.config/jgo.conf) and run the same command again. Downloaded jars are kept.",
+        )
+
+    return DOWNLOADS.retry(attempt, on=lambda error: isinstance(error, ServiceError))
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
-from headrace.errors import HeadraceError, RetryableError
+from headrace.backoff import OUTAGES
+from headrace.errors import RetryableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.logs import log_fields
 from headrace.servers.embedded import Report
@@ -16,12 +17,10 @@ from headrace.servers.embedded import Report
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _FOR_A_COMMAND_SECONDS = 300.0
-_FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 10.0
 
 
 class RetryPolicy:
-    """The retries of one task, called `task` in reports. Pauses grow from one second to ten.
+    """The retries of one task, called `task` in reports, with the pauses of OUTAGES.
 
     With `seconds`, the error is raised once the outage has lasted that long.
     """
@@ -31,13 +30,13 @@ class RetryPolicy:
         self._report = report
         self._seconds = seconds
         self._since = 0.0
-        self._pause = 0.0
+        self._failures = 0
 
     @property
     def is_waiting(self) -> bool:
-        return self._pause > 0
+        return self._failures > 0
 
-    def next_pause(self, error: HeadraceError) -> float:
+    def next_pause(self, error: Exception) -> float:
         """Return the seconds to wait before the next retry. Report the outage at its first error. Raise it after the limit."""
         now = time.monotonic()
         if not self.is_waiting:
@@ -47,8 +46,8 @@ class RetryPolicy:
             _LOG.info("retrying", extra=log_fields(task=self._task, error=type(error).__name__))
         elif self._seconds is not None and now - self._since > self._seconds:
             raise error
-        self._pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self._pause * 2))
-        return self._pause
+        self._failures += 1
+        return OUTAGES.pause(self._failures)
 
     def goes_on(self) -> None:
         """Report the end of the outage, if one was reported."""
@@ -56,19 +55,13 @@ class RetryPolicy:
             seconds = time.monotonic() - self._since
             self._report(f"{self._task}: recovered after {seconds:.0f} s")
             _LOG.info("recovered", extra=log_fields(task=self._task, seconds=round(seconds, 3)))
-        self._pause = 0.0
+        self._failures = 0
 
     def keep_trying(self, attempt: Callable[[], T], *, stop: Event) -> T:
         """Return the result of `attempt`, retrying during outages. Raise its error if `stop` is set."""
-        while True:
-            try:
-                result = attempt()
-            except RetryableError as error:
-                if stop.wait(self.next_pause(error)):
-                    raise
-                continue
-            self.goes_on()
-            return result
+        result = OUTAGES.retry(attempt, on=lambda error: isinstance(error, RetryableError), pause=self.next_pause, stop=stop)
+        self.goes_on()
+        return result
 
 
 def retry(attempt: Callable[[], T], retry_policy: RetryPolicy | None, *, stop: Event | None = None) -> T:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from headrace.backoff import CONNECT_REQUESTS
 from headrace.errors import ServiceError, UnavailableError
 from headrace.http.client import Answer, ask, without_secrets
 from headrace.sources.connector_templates import Connector
 
-_RETRY_SECONDS = 60.0
+_WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.3
 _PASSING = (409, 500, 503, 504)
 """Transient statuses of a worker that is rebalancing or starting."""
@@ -104,31 +105,35 @@ def _at(url: str, name: str) -> str:
 
 def _ask(url: str, *, method: str = "GET", body: object = None, fine: tuple[int, ...] = ()) -> Answer:
     """Return a successful response. Retries transient statuses for a minute, then raises a ServiceError."""
-    deadline = time.monotonic() + _RETRY_SECONDS
-    while True:
+
+    def attempt() -> Answer:
         answer = ask(url, method=method, body=body)
         if answer.is_fine or answer.status in fine:
             return answer
-        if answer.status not in _PASSING or time.monotonic() > deadline:
-            break
-        time.sleep(_PAUSE_SECONDS)
-    raise ServiceError(
-        f"Kafka Connect refused the request: {answer.message}",
-        where=f"{method} {without_secrets(url)}",
-        next_step="Read its log: headrace logs connect",
-    )
+        error_class = _PassingError if answer.status in _PASSING else ServiceError
+        raise error_class(
+            f"Kafka Connect refused the request: {answer.message}",
+            where=f"{method} {without_secrets(url)}",
+            next_step="Read its log: headrace logs connect",
+        )
+
+    return CONNECT_REQUESTS.retry(attempt, on=lambda error: isinstance(error, _PassingError))
 
 
 def _wait(done: Callable[[], bool], *, what: str) -> None:
-    deadline = time.monotonic() + _RETRY_SECONDS
+    deadline = time.monotonic() + _WAIT_SECONDS
     while not done():
         if time.monotonic() > deadline:
             raise UnavailableError(
-                f"timeout: waited {_RETRY_SECONDS:.0f} s for {what}",
+                f"timeout: waited {_WAIT_SECONDS:.0f} s for {what}",
                 where="Kafka Connect",
                 next_step="Read its log: headrace logs connect",
             )
         time.sleep(_PAUSE_SECONDS)
+
+
+class _PassingError(ServiceError):
+    """Connect answered with a transient status."""
 
 
 def _first_line(trace: str | None) -> str | None:

@@ -9,6 +9,7 @@ from itertools import islice
 from random import Random
 from threading import Event as Flag
 
+from headrace.backoff import TOPIC_LEADERS
 from headrace.errors import UnavailableError
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client, list_bounds
@@ -23,7 +24,6 @@ FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 Route = tuple[str, Prepare]
 """The address of a server, and the function that turns events into its requests."""
 _NO_SEED = 0
-_LEADER_SECONDS = 15.0
 _AT_ONCE = 1_000
 _SHOWN_SECONDS = 0.1
 _SHORTEST_PAUSE_SECONDS = 0.005
@@ -125,11 +125,8 @@ def _count_events(stream: Stream, bootstrap_servers: KafkaServers) -> int:
     """Return the sum of the topic's end offsets. Retries, because a new topic has no leader at first."""
     admin = admin_client(bootstrap_servers)
     partitions = [(stream.topic, partition) for partition in range(stream.partitions)]
-    deadline = time.monotonic() + _LEADER_SECONDS
-    while True:
-        try:
-            return sum(end for _, end in list_bounds(admin, partitions).values())
-        except UnavailableError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+
+    def count_now() -> int:
+        return sum(end for _, end in list_bounds(admin, partitions).values())
+
+    return TOPIC_LEADERS.retry(count_now, on=lambda error: isinstance(error, UnavailableError))

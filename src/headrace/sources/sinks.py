@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from confluent_kafka import KafkaException, Producer
 
+from headrace.backoff import HTTP_EVENTS
 from headrace.errors import SettingsError, UnavailableError
 from headrace.kafka.client import KafkaServers
 from headrace.sources.encode import Event, as_json, encoder_of
@@ -26,7 +26,6 @@ _LINGER_MS = 50
 fifth of a core more in the broker and the generator at 500 events per second."""
 
 _FLUSH_SECONDS = 30.0
-_RETRY_SECONDS = 60.0
 _CONNECTIONS = 8
 _WAITING = 1_000
 
@@ -176,21 +175,18 @@ class HttpSink:
             self._failures.append(error if isinstance(error, UnavailableError) else self._failure(str(error), to=""))
 
     def _send(self, event: Event) -> None:
-        deadline = time.monotonic() + _RETRY_SECONDS
-        while True:
-            prepared = self._prepare(event)
-            path = prepared.target.partition("?")[0]
-            status, wait, answer = self._ask(prepared)
-            if status is not None and 200 <= status < 300:
-                return
-            if status is not None and status < 500:
-                raise self._failure(f"the server refused an event with {status}: {answer}", to=path)
-            if time.monotonic() > deadline or self._is_stopped():
-                raise self._failure(f"the server did not accept an event: {answer}", to=path)
-            time.sleep(wait)
+        def is_retried(error: Exception) -> bool:
+            return isinstance(error, _NotAcceptedError) and not self._is_stopped()
 
-    def _ask(self, prepared: Prepared) -> tuple[int | None, float, str]:
-        """Return the status (None without a response), the seconds to wait before a retry, and the response or error."""
+        def pause(error: Exception) -> float:
+            assert isinstance(error, _NotAcceptedError)
+            return error.wait
+
+        HTTP_EVENTS.retry(lambda: self._send_once(self._prepare(event)), on=is_retried, pause=pause)
+
+    def _send_once(self, prepared: Prepared) -> None:
+        """Send a request. Raises a _NotAcceptedError if a retry may help."""
+        path = prepared.target.partition("?")[0]
         connection = getattr(self._connections, "current", None)
         if connection is None:
             connection = self._connections.current = http.client.HTTPConnection(self._host, timeout=30)
@@ -198,11 +194,26 @@ class HttpSink:
             connection.request(prepared.method, prepared.target, prepared.body, dict(prepared.headers))
             answer = connection.getresponse()
             text = answer.read().decode("utf-8", errors="replace")
-            return answer.status, float(answer.headers.get("Retry-After", "1")), text
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             self._connections.current = None
-            return None, 0.5, str(error)
+            raise self._not_accepted(str(error), to=path, wait=HTTP_EVENTS.first) from error
+        if answer.status >= 500:
+            raise self._not_accepted(text, to=path, wait=float(answer.headers.get("Retry-After", "1")))
+        if not 200 <= answer.status < 300:
+            raise self._failure(f"the server refused an event with {answer.status}: {text}", to=path)
+
+    def _not_accepted(self, reason: str, *, to: str, wait: float) -> _NotAcceptedError:
+        failure = self._failure(f"the server did not accept an event: {reason}", to=to)
+        return _NotAcceptedError(failure, wait=wait)
 
     def _failure(self, what: str, *, to: str) -> UnavailableError:
         return UnavailableError(what, where=f"http://{self._host}{to}", next_step="Check that the server runs: headrace status")
+
+
+class _NotAcceptedError(UnavailableError):
+    """A server is unavailable, or asks to be asked again in `wait` seconds."""
+
+    def __init__(self, failure: UnavailableError, *, wait: float) -> None:
+        super().__init__(failure.what, where=failure.where, next_step=failure.next_step)
+        self.wait = wait

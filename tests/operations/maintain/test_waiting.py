@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.backoff import Backoff
 from headrace.errors import UnavailableError
 from headrace.iceberg.catalog.tables import find_catalog
 from headrace.operations.maintain import maintaining
@@ -34,7 +35,7 @@ class Weather:
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_module, "OUTAGES", Backoff(0.01, longest=10.0))
     monkeypatch.setattr(maintaining, "open_spark_catalog", lambda spark, settings: spark)
     return load_settings(flags={}, environ={}, folder=tmp_path)
 

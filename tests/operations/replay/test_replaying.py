@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.backoff import Backoff
 from headrace.build.plan import plan_table
 from headrace.errors import GapError, LandingError, TopicResetError, UnavailableError
 from headrace.iceberg.catalog.spark import open_spark_catalog
@@ -275,7 +276,7 @@ def test_replay_retries_outages_in_every_step(lake: Lake, spark: SparkSession, m
     replay_lake.land()
     replay_lake.build()
     replay_lake.write({"schemas/thing.sql": WIDE})
-    monkeypatch.setattr(retry_module, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(retry_module, "OUTAGES", Backoff(0.01, longest=10.0))
     steps, reports = ["plan_target", "find_ranges", "compare", "read_build", "commit_replay", "flush_replayed"], list[str]()
     for step in steps:
         monkeypatch.setattr(replaying, step, away_once(getattr(replaying, step)))

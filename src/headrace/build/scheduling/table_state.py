@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.backoff import TABLES
 from headrace.spec.model.pipeline import TableName
 
 LONG_BUILD_SECONDS = 5.0
@@ -15,8 +16,6 @@ _FIRST_UPSTREAM_WAIT_SECONDS = 30.0
 _COALESCE_SECONDS = 0.5
 """The minimum time between two starts of a table, so that one build covers several landing batches."""
 
-_FIRST_PAUSE_SECONDS = 5.0
-_LONGEST_PAUSE_SECONDS = 300.0
 _WEIGHT_OF_NEWEST = 0.3
 """The weight of the newest build in the moving average of build durations."""
 
@@ -61,7 +60,7 @@ class TableState:
     is_refresh: bool = False
     is_built: bool = False
     seconds: float | None = None
-    pause: float = 0.0
+    failures: int = 0
     retry_at: float = NEVER
     newest: float = NEVER
 
@@ -110,7 +109,7 @@ class TableState:
             self.mark(Changes(max(processed.oldest, rest_since), processed.newest), at_once=False)
             processed = Changes(processed.oldest, min(processed.newest, rest_since))
         self.is_built = True
-        self.pause, self.retry_at = 0.0, NEVER
+        self.failures, self.retry_at = 0, NEVER
         self.newest = max(self.newest, processed.newest)
         if seconds is not None:
             before = seconds if self.seconds is None else self.seconds
@@ -124,8 +123,8 @@ class TableState:
     def back_off(self, now: float) -> None:
         """Back off after a failure, longer each time."""
         self.put_back()
-        self.pause = min(_LONGEST_PAUSE_SECONDS, max(_FIRST_PAUSE_SECONDS, self.pause * 2))
-        self.retry_at = now + self.pause
+        self.failures += 1
+        self.retry_at = now + TABLES.pause(self.failures)
 
     def mark(self, changes: Changes, *, at_once: bool) -> None:
         self.unseen = changes.with_others(self.unseen)

@@ -13,6 +13,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
+from headrace.backoff import CATALOG_TABLES
 from headrace.errors import SettingsError, SpecError, UnavailableError
 from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.catalog.properties import CATALOG_NAME, catalog_properties, sqlite_path
@@ -26,7 +27,6 @@ from headrace.settings import Settings
 from headrace.spec.model.pipeline import TableName, Transform
 from headrace.spec.model.types import Column
 
-_TRIES = 2
 _LOCKED = "database is locked"
 _EXTRAS = ("glue", "hive")  # catalog types whose clients are installed with the extra of that name
 
@@ -96,16 +96,16 @@ def open_catalog(settings: Settings) -> Catalog:
 
 
 def _make_catalog(settings: Settings) -> Catalog:
-    """Return the catalog. If two applications create its tables at once, both find them on the second attempt."""
+    """Return the catalog."""
     properties = catalog_properties(settings)
     if settings.catalog_type != "sql":
         return _CATALOGS[settings.catalog_type](properties)
-    for _ in range(_TRIES):
-        try:
-            return CachedSqlCatalog(CATALOG_NAME, **properties)
-        except (OperationalError, ProgrammingError, IntegrityError):  # Postgres raises the last two
-            continue
-    return CachedSqlCatalog(CATALOG_NAME, **properties)
+    return CATALOG_TABLES.retry(
+        lambda: CachedSqlCatalog(CATALOG_NAME, **properties),
+        on=lambda error: isinstance(
+            error, (OperationalError, ProgrammingError, IntegrityError)
+        ),  # Postgres raises the last two
+    )
 
 
 def _rest(properties: dict[str, str]) -> Catalog:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import TypeVar
 
 from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy.exc import SQLAlchemyError
 
+from headrace.backoff import COMMITS
 from headrace.errors import CompactedError, TakenOverError, UnavailableError
 from headrace.iceberg.catalog.outages import find_outage
 from headrace.iceberg.commits.java_errors import is_conflict
 
 T = TypeVar("T")
-_TRIES = 8
-_FIRST_WAIT_SECONDS = 0.05
 _OUTAGE_SECONDS = 10.0
 
 
@@ -26,35 +26,35 @@ def commit_once(commit: Callable[[], T], *, find: Callable[[], T | None], where:
     commit retried. `find` may raise a TakenOverError to give up, and `commit` a CompactedError. After the last attempt, a
     transient error is raised as an UnavailableError, and any other error unchanged.
     """
-    failure: Exception | None = None
     began = time.monotonic()
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
-        try:
-            if failure is not None:
-                result = find()
-                if result is not None:
-                    return result
-            return commit()
-        except (TakenOverError, CompactedError):
+    failures = count()
+
+    def attempt() -> T:
+        if next(failures) and (result := find()) is not None:
+            return result
+        return commit()
+
+    def is_retried(error: Exception) -> bool:
+        if isinstance(error, (TakenOverError, CompactedError)):
+            return False
+        # Java clients already retry for a minute: eight of their attempts would block the caller eight times as long.
+        return time.monotonic() - began <= _OUTAGE_SECONDS or not find_outage(error)
+
+    try:
+        return COMMITS.retry(attempt, on=is_retried)
+    except (TakenOverError, CompactedError):
+        raise
+    except Exception as failure:
+        outage = find_outage(failure)
+        if outage is not None:
+            raise outage from failure
+        if not _is_transient(failure):
             raise
-        except Exception as error:
-            failure = error
-            # Java clients already retry for a minute: eight of their attempts would block the caller eight times as long.
-            if time.monotonic() - began > _OUTAGE_SECONDS and find_outage(error):
-                break
-    assert failure is not None
-    outage = find_outage(failure)
-    if outage is not None:
-        raise outage from failure
-    if not _is_transient(failure):
-        raise failure
-    raise UnavailableError(
-        f"the catalog accepted no commit in {_TRIES} attempts: {failure}",
-        where=where,
-        next_step="Headrace retries until the catalog and the warehouse are available. Check them with: headrace doctor",
-    ) from failure
+        raise UnavailableError(
+            f"the catalog accepted no commit in {COMMITS.attempts} attempts: {failure}",
+            where=where,
+            next_step="Headrace retries until the catalog and the warehouse are available. Check them with: headrace doctor",
+        ) from failure
 
 
 def _is_transient(error: Exception) -> bool:

@@ -6,10 +6,10 @@ properties, with the ledgers, stay unchanged. If a build or an erasure commits f
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import functions as F  # noqa: N812
 
+from headrace.backoff import COMPACTIONS
 from headrace.errors import BuildError
 from headrace.iceberg.catalog.properties import CATALOG_NAME
 from headrace.iceberg.commits.java_errors import is_conflict, is_validation_error
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 COMPACTION = "headrace.compaction"
 """The summary property of a compaction's snapshot: the id of the attempt."""
-
-_TRIES = 6
-_FIRST_WAIT_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -123,9 +121,11 @@ def _commit(
     at: Snapshot,
     attempt: str,
 ) -> bool:
-    for number in range(_TRIES):
+    failures = count()
+
+    def try_commit() -> bool:
         table = load_java_table(spark, name)
-        if number and _is_committed(table, attempt):
+        if next(failures) and _is_committed(table, attempt):
             return True
         since = _validate_from(table, at.snapshot_id)
         if since is None:
@@ -145,11 +145,20 @@ def _commit(
             return True
         except Py4JJavaError as error:
             if is_validation_error(error):
-                break  # another commit, or an earlier try of this attempt whose response was lost, replaced the files
-            if not is_conflict(error) and number == _TRIES - 1:
-                raise
-            time.sleep(_FIRST_WAIT_SECONDS * 2**number)
-    return _is_committed(load_java_table(spark, name), attempt)
+                # Another commit, or an earlier try of this attempt whose response was lost, replaced the files.
+                return _is_committed(load_java_table(spark, name), attempt)
+            raise _RefusedCommitError from error
+
+    try:
+        return COMPACTIONS.retry(try_commit, on=lambda error: isinstance(error, _RefusedCommitError))
+    except _RefusedCommitError as refused:
+        if isinstance(refused.__cause__, Py4JJavaError) and not is_conflict(refused.__cause__):
+            raise refused.__cause__ from None
+        return _is_committed(load_java_table(spark, name), attempt)
+
+
+class _RefusedCommitError(Exception):
+    """A commit failed, with its cause. Errors while the table is loaded are not retried."""
 
 
 def _validate_from(table: JavaObject, snapshot_id: int) -> int | None:
