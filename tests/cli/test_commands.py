@@ -33,7 +33,8 @@ def test_light_commands_load_nothing_heavy(tmp_path: Path, arguments: list[str])
         f"sys.argv = ['headrace', *{arguments!r}]\n"
         "from headrace.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
-        "heavy = ('pyspark', 'py4j', 'pyarrow', 'pyiceberg', 'duckdb', 'polars', 'fastavro', 'confluent_kafka', 'sqlglot')\n"
+        "heavy = ('pyspark', 'py4j', 'pyarrow', 'pyiceberg', 'duckdb', 'polars', 'fastavro', 'confluent_kafka', 'sqlglot', "
+        "'httpx', 'tenacity')\n"
         "print('loaded:', [name for name in heavy if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)

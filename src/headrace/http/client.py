@@ -1,19 +1,27 @@
-"""An HTTP client for servers that answer in JSON: Connect, the registry and Trino."""
+"""An HTTP client for servers that answer in JSON, such as Connect and the registry.
+
+httpx takes as long to import as all of Headrace's command line, so it is imported for the first request.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import urllib.error
+import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnavailableError
 
+if TYPE_CHECKING:
+    import httpx
+
 TIMEOUT_SECONDS = 30.0
+LONGEST = 64 * 1024 * 1024
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True)
@@ -54,17 +62,39 @@ def ask(
     if credentials:
         login = urllib.parse.unquote(credentials).encode()
         sent["Authorization"] = f"Basic {base64.b64encode(login).decode()}"
-    request = urllib.request.Request(parts._replace(netloc=host).geturl(), data=data, method=method, headers=sent)
     try:
-        with _open(request, timeout=timeout) as response:
-            return Answer(response.status, _read(response.read()))
-    except urllib.error.HTTPError as error:
-        return Answer(error.code, _read(error.read()))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
+        status, content = exchange(
+            parts._replace(netloc=host).geturl(), method=method, content=data, headers=sent, timeout=timeout
+        )
+    except ConnectionError as error:
         raise UnavailableError(
-            f"{without_secrets(url)} does not answer: {reason}", next_step="Check that it runs: headrace status"
+            f"{without_secrets(url)} does not answer: {error}", next_step="Check that it runs: headrace status"
         ) from error
+    return Answer(status, _read(content))
+
+
+def exchange(
+    url: str, *, method: str = "GET", content: bytes | None = None, headers: Mapping[str, str], timeout: float
+) -> tuple[int, bytes]:
+    """Return the status and the content of a response, whatever its status. Redirects are followed.
+
+    Raises a ConnectionError with the reason if there is no response, or if it is longer than LONGEST.
+    """
+    import httpx
+
+    try:
+        with (
+            _open_client(url, timeout=timeout) as client,
+            client.stream(method, url, content=content, headers=headers) as response,
+        ):
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if len(body) > LONGEST:
+                    raise ConnectionError(f"the response is longer than {LONGEST:,} bytes")
+            return response.status_code, bytes(body)
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError) as error:  # ImportError: a SOCKS proxy
+        raise ConnectionError(str(error) or type(error).__name__) from error
 
 
 def is_fine(url: str, *, timeout: float) -> bool:
@@ -88,11 +118,18 @@ def without_secrets(url: str) -> str:
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _open(request: urllib.request.Request, *, timeout: float) -> Any:
-    """Open a URL; bypass the environment's proxy for addresses of this machine."""
-    host = urllib.parse.urlsplit(request.full_url).hostname
-    handlers = [urllib.request.ProxyHandler({})] if host in ("127.0.0.1", "localhost") else []
-    return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+def _open_client(url: str, *, timeout: float) -> httpx.Client:
+    """Return a client for one request. It bypasses the environment's proxies for addresses of this machine."""
+    import httpx
+
+    is_loopback = urllib.parse.urlsplit(url).hostname in _LOOPBACK
+    return httpx.Client(timeout=timeout, follow_redirects=True, trust_env=not is_loopback, verify=_trusted())
+
+
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """Return the certificates that this machine trusts; httpx alone would read its own list for every client."""
+    return ssl.create_default_context()
 
 
 def _read(content: bytes) -> Any:

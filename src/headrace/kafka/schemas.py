@@ -6,14 +6,12 @@ import base64
 import json
 import time
 from dataclasses import dataclass
-from http.client import HTTPException
 from threading import Lock
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
 
 from headrace.errors import NotFoundError, UnavailableError
+from headrace.http.client import exchange
 from headrace.kafka.schema_references import write_out
 
 _TIMEOUT_SECONDS = 5.0
@@ -22,7 +20,6 @@ _UNKNOWN_SECONDS = 30.0
 _MOST_VERSIONS = 20
 _MOST_REFERENCES = 100
 _MOST_UNKNOWN = 10_000
-_LONGEST = 16 * 1024 * 1024
 _NOT_FOUND = 404
 
 
@@ -124,18 +121,16 @@ class Registry:
         if self._outage and time.monotonic() < self._outage[0]:
             raise self._unavailable(self._outage[1])
         try:
-            with urlopen(Request(f"{self._url}/{path}", headers=self._headers), timeout=_TIMEOUT_SECONDS) as answer:
-                content = json.loads(answer.read(_LONGEST))
-        except HTTPError as error:
-            with error:
-                if error.code == _NOT_FOUND and _says_so_itself(error.read(_LONGEST)):
-                    raise NotFoundError(f"the registry has no {path}", where=self._url) from None
-            reason = f"it answered with status {error.code}"
-        except (OSError, HTTPException, ValueError) as error:
-            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-        else:
-            self._outage = None
-            return content
+            status, body = exchange(f"{self._url}/{path}", headers=self._headers, timeout=_TIMEOUT_SECONDS)
+            if status == _NOT_FOUND and _says_so_itself(body):
+                raise NotFoundError(f"the registry has no {path}", where=self._url)
+            if status < 300:
+                content = json.loads(body)
+                self._outage = None
+                return content
+            reason = f"it answered with status {status}"
+        except (ConnectionError, ValueError) as error:
+            reason = str(error)
         self._outage = (time.monotonic() + _OUTAGE_SECONDS, reason)
         raise self._unavailable(reason)
 
