@@ -92,6 +92,9 @@ CONNECT_REQUESTS = Backoff(0.3, longest=0.3, seconds=60.0)
 TOPIC_LEADERS = Backoff(0.1, longest=0.1, seconds=15.0)
 """A new topic, whose partitions have no leader yet."""
 
+TRINO_NODES = Backoff(0.5, longest=0.5, seconds=30.0)
+"""A Trino that has just started, and has not registered itself as a node yet."""
+
 HTTP_EVENTS = Backoff(0.5, longest=0.5, seconds=60.0)
 """A generated event that the server did not accept. The server's `Retry-After` takes precedence."""
 

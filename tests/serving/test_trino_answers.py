@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,13 +12,30 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import QueryError
+from headrace.backoff import Backoff
+from headrace.errors import QueryError, UnavailableError
 from headrace.serving.sql.engines import trino
 from headrace.serving.sql.question import read_question
 
-NOBODY = {"error": {"message": "No nodes available to run query", "errorName": "NO_NODES_AVAILABLE"}}
+NOBODY = {
+    "error": {"message": "No nodes available to run query", "errorName": "NO_NODES_AVAILABLE", "errorType": "INTERNAL_ERROR"}
+}
+WRONG = {
+    "error": {
+        "message": "line 1:8: Column 'n' cannot be resolved",
+        "errorName": "COLUMN_NOT_FOUND",
+        "errorType": "USER_ERROR",
+        "errorLocation": {"lineNumber": 1, "columnNumber": 8},
+    }
+}
 TYPE = {"rawType": "bigint", "arguments": []}
-ROWS = {"columns": [{"name": "n", "typeSignature": TYPE}], "data": [[1], [2]]}
+ROWS = {
+    "id": "1",
+    "infoUri": "",
+    "stats": {"state": "FINISHED"},
+    "columns": [{"name": "n", "type": "bigint", "typeSignature": TYPE}],
+    "data": [[1], [2]],
+}
 QUESTION = read_question("SELECT n FROM raw.orders", dialect="trino", known=["raw.orders"])
 
 
@@ -54,7 +72,25 @@ def test_query_is_retried_on_a_trino_that_has_just_started() -> None:
 
 
 def test_trino_without_nodes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trino, "TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(trino, "TRINO_NODES", Backoff(0.5, seconds=0.0))
     with answering(NOBODY) as (url, asked), pytest.raises(QueryError, match="No nodes available"):
         trino.ask(QUESTION, url=url)
     assert len(asked) == 1
+
+
+def test_query_error_names_its_line() -> None:
+    with answering(WRONG) as (url, _), pytest.raises(QueryError, match="Column 'n' cannot be resolved") as raised:
+        trino.ask(QUESTION, url=url)
+    assert raised.value.where == "query:1"
+
+
+def test_missing_client_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trino.client", None)
+    with pytest.raises(QueryError, match="Trino's Python client is not installed") as raised:
+        trino.ask(QUESTION, url="http://127.0.0.1:1")
+    assert raised.value.next_step.startswith("Run: pip install 'headrace[trino]'")
+
+
+def test_trino_that_does_not_answer_is_an_outage() -> None:
+    with pytest.raises(UnavailableError, match="does not answer"):
+        trino.ask(QUESTION, url="http://127.0.0.1:1")

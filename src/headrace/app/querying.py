@@ -36,6 +36,7 @@ def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, repor
         from headrace.servers.trino import trino as trino_server
         from headrace.serving.sql.engines import trino
 
+        trino.check_client()
         with trino_server(settings, report=report) as url:
             return trino.ask(question, url=url)
     if engine == Engine.clickhouse:

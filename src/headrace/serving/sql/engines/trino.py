@@ -1,16 +1,14 @@
-"""Query tables with Trino, on the same catalog, over its HTTP API with pages of JSON."""
+"""Query tables with Trino, on the same catalog, through its Python client."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from headrace.errors import QueryError
-from headrace.http.client import Answer
-from headrace.http.client import ask as ask_server
+from headrace.backoff import TRINO_NODES
+from headrace.errors import QueryError, UnavailableError
 from headrace.iceberg.rows.duck import quote_name
 from headrace.servers.trino_catalog import CATALOG
 from headrace.serving.sql.engines.failures import query_error
@@ -18,64 +16,82 @@ from headrace.serving.sql.engines.trino_values import make_column
 from headrace.serving.sql.hidden_columns import drop_hidden, list_columns
 from headrace.serving.sql.question import Question
 
-_HEADERS = {
-    "Content-Type": "text/plain; charset=utf-8",
-    "X-Trino-User": "headrace",
-    "X-Trino-Source": "headrace query",
-    "X-Trino-Catalog": CATALOG,
-    "X-Trino-Time-Zone": "UTC",
-    "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # without it times have only milliseconds
-}
+if TYPE_CHECKING:
+    from trino.client import TrinoQuery
 
-TIMEOUT_SECONDS = 30.0
-_PAUSE_SECONDS = 0.5
+_TIMEOUT_SECONDS = 30.0
 _NO_NODES = "NO_NODES_AVAILABLE"
+
+
+def check_client() -> None:
+    """Raise a QueryError if Trino's client is not installed."""
+    try:
+        import trino.client  # noqa: F401
+    except ImportError as error:
+        raise QueryError(
+            "Trino's Python client is not installed",
+            where="--engine trino",
+            next_step="Run: pip install 'headrace[trino]'   Other engines need nothing more.",
+        ) from error
 
 
 def ask(question: Question, *, url: str) -> pa.Table:
     """Return the result of one SELECT in Trino's SQL, from the Trino at `url`, without hidden columns."""
+    check_client()
+    from trino.exceptions import TrinoQueryError
+
     rewritten = list_columns(question, name=lambda mention: _quote(mention.table), quote=_quote_column).rstrip().rstrip(";")
-    columns: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
-    for page in _pages(url, rewritten):
-        columns = page.get("columns") or columns
-        rows += page.get("data") or []
+
+    def has_no_nodes(error: Exception) -> bool:
+        """Return whether Trino has just started, and has not registered itself as a node yet."""
+        return isinstance(error, TrinoQueryError) and error.error_name == _NO_NODES
+
+    try:
+        columns, rows = TRINO_NODES.retry(lambda: _fetch(_query(rewritten, url=url), url=url), on=has_no_nodes)
+    except TrinoQueryError as error:
+        raise query_error("Trino", error.message, where=_place_of(error.error_location)) from error
     values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
     arrays = [make_column(column["typeSignature"], cells) for column, cells in zip(columns, values, strict=True)]
     return drop_hidden(pa.table(arrays, names=[column["name"] for column in columns]), question)
 
 
-def _pages(url: str, sql: str) -> Iterator[dict[str, Any]]:
-    """Yield the pages of a result. Raises a QueryError if Trino reports an error.
+def _query(sql: str, *, url: str) -> TrinoQuery:
+    """Return a query that is not sent yet. Its values are read by `make_column`, which knows their Arrow types."""
+    import requests
+    from trino.client import ClientSession, TrinoQuery, TrinoRequest
 
-    A Trino that has just started may not have registered itself as a node yet; until then, retries the query.
-    """
-    answer = _send(url, sql)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
-        if not answer.is_fine:
-            raise QueryError(f"Trino rejected the request: {answer.message}", where=url, next_step="See: headrace logs trino")
-        page: dict[str, Any] = answer.body
-        if "error" in page:
-            if page["error"].get("errorName") == _NO_NODES and time.monotonic() < deadline:
-                time.sleep(_PAUSE_SECONDS)
-                answer = _send(url, sql)
-                continue
-            raise query_error("Trino", str(page["error"].get("message", "")), where=_place_of(page["error"]))
-        yield page
-        if "nextUri" not in page:
-            return
-        answer = ask_server(page["nextUri"], headers=_HEADERS)
+    address = urlsplit(url)
+    session = requests.Session()
+    session.trust_env = False  # Trino runs on this machine: a proxy can't reach it
+    request = TrinoRequest(
+        host=address.hostname or "",
+        port=address.port or 0,
+        client_session=ClientSession(user="headrace", source="headrace query", catalog=CATALOG, timezone="UTC"),
+        http_session=session,
+        http_scheme=address.scheme,
+        request_timeout=_TIMEOUT_SECONDS,
+    )
+    return TrinoQuery(request, sql, legacy_primitive_types=True)
 
 
-def _send(url: str, sql: str) -> Answer:
-    return ask_server(f"{url}/v1/statement", method="POST", body=sql.encode(), headers=_HEADERS)
+def _fetch(query: TrinoQuery, *, url: str) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Run a query and return its columns and its rows. Raises a TrinoQueryError if Trino refuses the query."""
+    import requests
+    from trino.exceptions import HttpError, TrinoConnectionError
+
+    try:
+        rows = [*query.execute()]
+        columns: list[dict[str, Any]] = query.columns or []
+        return columns, rows
+    except HttpError as error:
+        raise QueryError(f"Trino rejected the request: {error}", where=url, next_step="See: headrace logs trino") from error
+    except (TrinoConnectionError, requests.RequestException) as error:
+        raise UnavailableError(f"{url} does not answer: {error}", next_step="Check that it runs: headrace status") from error
 
 
-def _place_of(error: dict[str, Any]) -> str:
+def _place_of(location: tuple[int, int] | None) -> str:
     """Return the line of an error. Rewritten names are longer, so the column would be wrong."""
-    place = error.get("errorLocation")
-    return f"query:{place['lineNumber']}" if place else "query"
+    return f"query:{location[0]}" if location else "query"
 
 
 def _quote(name: str) -> str:
