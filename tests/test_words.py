@@ -28,8 +28,15 @@ PHRASES = (
     *("which are some and all that they read", "less is how a flow breathes", "that nobody says the meaning of"),
 )
 
+DOCS_PHRASES = (
+    *("anew", "those that", "by itself", "by themselves", "is told", "are told", "who looks", "whoever", "whose is it"),
+    *("becomes of", "it is that", "such ones", "not so"),
+)
+"""Phrases that make readers of the documentation read a sentence twice."""
+
 _NAME = re.compile(rf"\b(?:{'|'.join(NAMES)})\b")
 _PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b".replace(" ", r"\s+"), re.IGNORECASE)
+_DOCS_PHRASE = re.compile(rf"\b(?:{'|'.join(DOCS_PHRASES)})\b".replace(" ", r"\s+"), re.IGNORECASE)
 _STRING_OR_COMMENT = re.compile(r'"[^"\n]*"|\'[^\'\n]*\'|#.*')
 
 
@@ -52,6 +59,14 @@ def test_code_and_docs_have_no_retired_words() -> None:
         if (words := retired(path.read_text(encoding="utf-8"), is_code=path.suffix == ".py"))
     }
     assert not found, "write these in the words of docs/reference/glossary.md"
+
+
+def test_docs_read_easily() -> None:
+    readmes = sorted((ROOT / "src" / "headrace" / "pipelines").glob("*/README.md"))
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *readmes]
+    texts = {path: path.read_text(encoding="utf-8") for path in pages if path.name != "performance.md"}
+    found = {str(path.relative_to(ROOT)): _DOCS_PHRASE.findall(text) for path, text in texts.items()}
+    assert {page: phrases for page, phrases in found.items() if phrases} == {}, "write a short sentence with a concrete subject"
 
 
 def test_help_has_no_retired_words() -> None:

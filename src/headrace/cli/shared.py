@@ -22,7 +22,7 @@ err = TerminalConsole(stderr=True, width=None if sys.stderr.isatty() else 240)
 
 PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipeline's name, or the path of its folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
-TableOption = Annotated[Optional[str], typer.Option("--table", help="one table, after those that it reads")]
+TableOption = Annotated[Optional[str], typer.Option("--table", help="one table, after its upstream tables")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="start although another application holds this pipeline")]
 
 
