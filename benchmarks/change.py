@@ -17,7 +17,7 @@ from benchmarks.meter import measure
 from benchmarks.payments_lake import PaymentsLake, build_all
 from benchmarks.results import Bar, at_least, at_most
 from headrace.build.lake import Lake
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 
 HISTORIES = (30_000, 300_000, 1_500_000)
 AGAINST = 300_000

@@ -21,7 +21,7 @@ from benchmarks.charge_rows import DAY_MS, charge_rows, draw, number_charges
 from benchmarks.results import Bar, at_least
 from headrace.operations.maintain.maintaining import list_work, maintain_all
 from headrace.serving.sql.query import run_query
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import load_settings
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from benchmarks.meter import Reading, measure
 from benchmarks.person_lake import EXACT, NORMALISED, PersonLake
 from benchmarks.person_rows import SOURCES, person_records
 from benchmarks.results import Bar, at_least, at_most
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import load_settings
 
 RECORDS = 1_000_000

@@ -29,7 +29,7 @@ from headrace.build.entities.splink_duckdb import compare_on_duckdb
 from headrace.build.entities.splink_model import ID, splink_settings
 from headrace.build.entities.training import train_weights
 from headrace.build.entities.weights import Weights, fixed_weights
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import load_settings
 from headrace.spec.model.fuzzy import Fuzzy
 

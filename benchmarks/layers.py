@@ -17,7 +17,7 @@ from benchmarks.charge_lake import ChargeLake, Cost
 from benchmarks.layer_history import History
 from benchmarks.layer_tables import CASES, RAW_TABLES, TABLES, Case
 from benchmarks.results import Bar, at_least, at_most
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import load_settings
 
 if TYPE_CHECKING:

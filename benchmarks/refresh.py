@@ -10,7 +10,7 @@ from benchmarks.dbt_side import DbtSide
 from benchmarks.meter import measure
 from benchmarks.payments_lake import PaymentsLake, build_all
 from benchmarks.results import Bar, at_most
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 
 HISTORY = 300_000
 DAYS = 30.0

@@ -17,7 +17,7 @@ from benchmarks.bench import Bench
 from benchmarks.charge_lake import ChargeLake
 from benchmarks.charge_rows import DAY_MS, charge_rows, draw, number_charges
 from benchmarks.results import Bar, at_most
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import load_settings
 from headrace.spec.model.layers import BUILD_ID
 

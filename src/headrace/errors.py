@@ -16,6 +16,7 @@ HeadraceError
 ├── QueryError             a query can't be answered
 │   └── BadQueryError      invalid query: its SQL, or a name in it
 ├── NotFoundError          not found: a table, a topic, a page
+├── MissingLibraryError    an optional Python library is not installed
 └── RetryableError         temporary: try again
     ├── UnavailableError   Kafka, Postgres, the catalog or the warehouse does not answer
     ├── BusyError          too many queries run at once
@@ -28,6 +29,31 @@ caller: somebody has to change a file, a setting or a decision. An unexpected ex
 """
 
 from __future__ import annotations
+
+__all__ = [
+    "BadQueryError",
+    "BuildError",
+    "BusyError",
+    "CompactedError",
+    "ErasureError",
+    "GapError",
+    "HeadraceError",
+    "LandingError",
+    "LockedError",
+    "MissingLibraryError",
+    "NotFoundError",
+    "OutdatedError",
+    "PublishError",
+    "QualityError",
+    "QueryError",
+    "RetryableError",
+    "ServiceError",
+    "SettingsError",
+    "SpecError",
+    "TakenOverError",
+    "TopicResetError",
+    "UnavailableError",
+]
 
 
 class HeadraceError(Exception):
@@ -44,6 +70,10 @@ class HeadraceError(Exception):
     def __str__(self) -> str:
         first = f"{self.where}: {self.what}" if self.where else self.what
         return f"{first}\n{self.next_step}" if self.next_step else first
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the message, which says what to do next, instead of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class SpecError(HeadraceError):
@@ -107,6 +137,10 @@ class BadQueryError(QueryError):
 
 
 class NotFoundError(HeadraceError):
+    pass
+
+
+class MissingLibraryError(HeadraceError):
     pass
 
 

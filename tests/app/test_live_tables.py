@@ -156,7 +156,7 @@ streams:
 @pytest.mark.services
 def test_two_pipelines_run_in_one_application(lake: Lake, spark: SparkSession) -> None:
     console, stop = Console(file=io.StringIO(), width=240), Flag()
-    board = lines(console)
+    board = lines(lambda sentence: console.print(sentence, highlight=False, markup=False, soft_wrap=True))
     with ExitStack() as stack:
         running: list[LivePipeline] = []
         for name in ("one", "two"):

@@ -12,7 +12,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from headrace import __version__
+from headrace.version import __version__
 
 if sys.version_info >= (3, 11):
     import tomllib

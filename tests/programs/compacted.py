@@ -31,7 +31,7 @@ from headrace.servers.kafka import start_kafka, stop_kafka
 from headrace.servers.ports import find_free_port
 from headrace.serving.sql.query import run_query
 from headrace.sessions.building import build, building_session
-from headrace.sessions.landing import spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings, load_settings
 from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.model.layers import BUILD_ID, STATE

@@ -23,8 +23,8 @@ from headrace.servers.embedded import Embedded
 from headrace.servers.process import ServiceState, find_process
 from headrace.servers.stack import stack_settings
 from headrace.sessions.building import build, open_lake
-from headrace.sessions.landing import spark_session
 from headrace.sessions.retry_policy import for_command
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import STACK, Settings, load_settings
 from headrace.spec import Pipeline
 from tests.build.paths import counted_paths, scanned_builds

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.cli import main
-from headrace.sessions import landing
 from tests.support.application import OURS
+from tests.support.spark import use_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +38,7 @@ def run_command(
         patch.setattr(sys, "argv", ["headrace", *arguments])
         patch.setattr(sys, "stdin", io.StringIO())
         if spark is not None:
-            patch.setattr(landing, "start_spark", lambda *_, **__: spark)
-            patch.setattr(landing, "stop_spark", lambda _: None)
+            use_spark(patch, spark)
         try:
             main()
         except SystemExit as end:

@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from headrace import __version__
+from headrace.version import __version__
 from headrace.runs.building import build, open_lake
 from headrace.services.jars import resolve_jars
 from headrace.services.java import find_java_home

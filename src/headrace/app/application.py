@@ -12,8 +12,9 @@ from headrace.app.receiving import receiving
 from headrace.errors import HeadraceError, SpecError
 from headrace.kafka.client import KafkaServers
 from headrace.servers.embedded import Report
-from headrace.sessions.landing import landing_services, open_session, spark_session
+from headrace.sessions.landing import landing_services, open_session
 from headrace.sessions.publishing import publishing
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline, TableName
 

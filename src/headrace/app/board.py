@@ -15,6 +15,7 @@ from rich.table import Table
 from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.landing.landed import Batch
 from headrace.plurals import count_of
+from headrace.servers.embedded import Report
 from headrace.serving.entity_notes import describe_largest, describe_weights
 from headrace.serving.publish.publish import Published
 from headrace.sessions.building import Outcome
@@ -50,7 +51,7 @@ class Board:
     `report` takes a message, `landed` a batch, `built` and `published` a table; `idle` refreshes the display.
     """
 
-    report: Callable[[str], None]
+    report: Report
     landed: Callable[[Batch], None]
     built: Callable[[Outcome], None]
     published: Callable[[Published], None]
@@ -61,7 +62,7 @@ class Board:
 def live_board(console: Console, *, title: str) -> Iterator[Board]:
     """Yield a board that redraws live, with messages above it; without a terminal, one that prints plain lines."""
     if not console.is_terminal:
-        yield lines(console)
+        yield lines(lambda sentence: console.print(sentence, highlight=False, markup=False, soft_wrap=True))
         return
     rows: dict[str, _Row] = {}
     behind: dict[str, int] = {}
@@ -117,16 +118,13 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
             live.update(_draw(rows, behind, title, running=False))
 
 
-def lines(console: Console) -> Board:
+def lines(say: Report) -> Board:
     """Return a board that prints one line per message, per stream of a batch, and per built or published table."""
 
     def landed(batch: Batch) -> None:
         for part in batch.landed:
             what = f"{count_of(part.rows, 'row')}  {part.bad:,} quarantined  {batch.seconds:.2f} s"
-            console.print(f"{part.label}  checkpoint {part.checkpoint_id}  {what}", highlight=False, soft_wrap=True)
-
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            say(f"{part.label}  checkpoint {part.checkpoint_id}  {what}")
 
     def built(outcome: Outcome) -> None:
         first, *others = describe(outcome) or ("",)

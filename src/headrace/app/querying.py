@@ -28,7 +28,7 @@ def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, repor
     question = split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
     if engine == Engine.spark:
         from headrace.serving.sql.engines import spark
-        from headrace.sessions.landing import spark_session
+        from headrace.sessions.shared_spark import spark_session
 
         with spark_session(settings, report=report) as session:
             return spark.ask(question, settings=settings, spark=session)

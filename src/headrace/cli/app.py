@@ -12,7 +12,6 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace import __version__
 from headrace.cli.commands.asking import (
     commits,
     export_airflow,
@@ -38,6 +37,7 @@ from headrace.cli.shared import err, home_settings, out
 from headrace.errors import HeadraceError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.logs import is_logging, log_trace
+from headrace.version import __version__
 
 _LOG = logging.getLogger(__name__)
 _GLOBAL = ("--profile", "--log-level", "--log-format")

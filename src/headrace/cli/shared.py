@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Optional
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from headrace.api.project import Project
 from headrace.errors import HeadraceError, SettingsError, UnavailableError
 from headrace.logs import set_up_logging
 from headrace.settings import STACK, Settings, load_settings
 from headrace.settings.private import protect_state
 from headrace.spec import Pipeline, list_pipelines, load_pipeline
 from headrace.terminal import TerminalConsole
+
+if TYPE_CHECKING:
+    from headrace.app.board import Board
 
 # What is piped is not cut to the width of a terminal that isn't there.
 out = TerminalConsole(width=None if sys.stdout.isatty() else 240)
@@ -24,6 +32,26 @@ PipelineName = Annotated[str, typer.Argument(metavar="PIPELINE", help="a pipelin
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
 TableOption = Annotated[Optional[str], typer.Option("--table", help="one table, after its upstream tables")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="start although another application holds this pipeline")]
+
+
+@dataclass(frozen=True)
+class ConsoleDisplay:
+    """Prints messages, and shows a board on the terminal until Ctrl-C or SIGTERM."""
+
+    report: Callable[[str], None]
+
+    @contextmanager
+    def live(self, title: str) -> Iterator[tuple[Board, Event]]:
+        from headrace.app.board import live_board
+        from headrace.sessions.landing import stop_on_signals
+
+        with stop_on_signals() as stop, live_board(out, title=title) as board:
+            yield board, stop
+
+
+def project_here(*, report: Callable[[str], None] | None = None) -> Project:
+    """Return the project of the folder where the command was typed. Messages go to `report`, by default the terminal."""
+    return Project(settings_here(), environ=os.environ, display=ConsoleDisplay(report or say))
 
 
 def settings_here() -> Settings:

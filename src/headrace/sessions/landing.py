@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,22 +12,20 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import LandingError, RetryableError
 from headrace.iceberg.catalog.outages import translate_outages
-from headrace.iceberg.catalog.properties import secret_names
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client
 from headrace.landing.landed import Batch
 from headrace.landing.lander import Lander
 from headrace.servers.embedded import Report
-from headrace.servers.java import find_java_home
 from headrace.servers.kafka import kafka
 from headrace.servers.registry import ExpectedRegistry
 from headrace.sessions.capturing import capturing
 from headrace.sessions.lock import pipeline_lock
 from headrace.sessions.own_topics import make_topics
 from headrace.sessions.retry_policy import RetryPolicy, for_command
+from headrace.sessions.shared_spark import spark_session as spark_session
 from headrace.settings import Settings
-from headrace.spark.session import spark_jars, start_spark, stop_spark
 from headrace.spec.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -105,19 +102,6 @@ def open_session(
     for label in lander.rolled_back:
         report(f"{label}: its table was rolled back; landing its lost rows again")
     return Session(settings, pipeline, servers, lander, spark)
-
-
-@contextmanager
-def spark_session(settings: Settings, *, report: Report) -> Iterator[SparkSession]:
-    started = time.monotonic()
-    report("Spark is starting")
-    java = find_java_home(os.environ, cache=settings.home / "java")
-    spark = start_spark(settings, java_home=java, jars=spark_jars(settings, report=report), conf=secret_names(settings))
-    report(f"Spark is ready ({time.monotonic() - started:.1f} s)")
-    try:
-        yield spark
-    finally:
-        stop_spark(spark)
 
 
 def land(

@@ -49,6 +49,21 @@ def inherited_umask() -> Iterator[None]:
         os.umask(private)
 
 
+@contextmanager
+def private_state(settings: Settings) -> Iterator[None]:
+    """Make all files that this process creates in this block private, and restrict existing state, for use as a library."""
+    if settings.state_shared:
+        yield
+        return
+    for path in _state_paths(settings):
+        _restrict(path)
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def _state_paths(settings: Settings) -> Iterator[Path]:
     yield settings.home
     if settings.warehouse.startswith("file:"):

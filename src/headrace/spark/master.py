@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import headrace
 from headrace.settings import Settings
 
 _TASK_FAILURES = 4
@@ -69,7 +68,7 @@ def on_a_cluster(settings: Settings) -> Mapping[str, str]:
 
 def pack_code(folder: Path) -> Path:
     """Return an archive of the current package headrace. Its name has a digest of its content, so it is created once."""
-    package = Path(headrace.__file__).parent
+    package = Path(__file__).parents[1]
     files = sorted(path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     digest = hashlib.sha256()
     for path in files:

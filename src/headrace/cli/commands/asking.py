@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, refuse_both, say, settings_here
+from headrace.cli.shared import AsJson, PipelineName, load, out, project_here, quiet, refuse_both, say, settings_here
 from headrace.errors import SettingsError
 from headrace.serving.sql.engines.names import Engine
 from headrace.settings.private import inherited_umask
@@ -25,11 +25,10 @@ def query(
     Spark takes a few seconds to start. Trino starts for the query, unless headrace up trino runs it.
     """
     refuse_both(json=as_json, csv=as_csv)
-    from headrace.app.querying import query as run_query
     from headrace.cli.render.results import show_rows
 
-    report = quiet if as_json or as_csv else say
-    show_rows(out, run_query(settings_here(), sql, engine=engine, report=report), as_json=as_json, as_csv=as_csv)
+    with project_here(report=quiet if as_json or as_csv else say) as project:
+        show_rows(out, project.query(sql, engine=engine.value).to_arrow(), as_json=as_json, as_csv=as_csv)
 
 
 def serve(
@@ -210,21 +209,9 @@ def verify(
     duplicated or different.
     """
     from headrace.cli.render.results import show_verified
-    from headrace.operations.compare.compare_published import compare_all_published
-    from headrace.operations.compare.compare_with_source import compare_captured
-    from headrace.operations.verify.inspection import need_landed
-    from headrace.operations.verify.inspection import verify as verify_pipeline
-    from headrace.servers.kafka import kafka
 
-    settings, loaded = settings_here(), load(pipeline)
-    need_landed(settings, loaded)
-    report = quiet if as_json else say
-    with kafka(settings, report=report) as servers:
-        # Published tables come first, because comparing a captured database may build tables.
-        published = compare_all_published(settings, loaded, report=report, seconds=wait)
-        captured = compare_captured(settings, loaded, bootstrap_servers=servers, report=report, seconds=wait)
-        compared = (*captured, *published)
-        verified = verify_pipeline(settings, loaded, bootstrap_servers=servers)
-    show_verified(out, verified, compared, as_json=as_json)
-    if not (all(stream.holds for stream in verified) and all(table.holds for table in compared)):
+    with project_here(report=quiet if as_json else say) as project:
+        verification = project.verify(pipeline, wait=wait)
+    show_verified(out, verification.streams, verification.tables, as_json=as_json)
+    if not verification.holds:
         raise typer.Exit(1)

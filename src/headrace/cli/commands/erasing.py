@@ -53,7 +53,7 @@ def erase(
     if not (asked or requested or waiting):
         raise typer.BadParameter("name a person: --email ADDRESS, --id SOURCE:ID or --requested")
     tell = quiet if as_json else say
-    published = (lambda done: None) if as_json else lines(out).published
+    published = (lambda done: None) if as_json else lines(say).published
     publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
     with publishes as publisher, erasing_session(settings, loaded, report=tell) as erasing:
         proofs = []

@@ -13,10 +13,10 @@ from headrace.cli.shared import (
     PipelineName,
     TableOption,
     TakeOver,
-    err,
     load,
     load_all,
     out,
+    project_here,
     say,
     say_aside,
     settings_here,
@@ -25,7 +25,7 @@ from headrace.cli.shared import (
 from headrace.landing.topic_choice import ReplacedTopic
 from headrace.plurals import count_that_are
 from headrace.settings import LOCAL, STACK, Settings
-from headrace.spec import LayerTable, Pipeline, list_pipelines
+from headrace.spec import Pipeline, list_pipelines
 
 
 def demo(
@@ -69,7 +69,7 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
     from headrace.sessions.publishing import publishing
 
     os.environ.update(generate_missing_secrets(loaded, os.environ))
-    board = lines(out)
+    board = lines(say)
     with (
         landing_session(settings, loaded, report=board.report) as session,
         receiving(settings, loaded, report=board.report),
@@ -181,28 +181,13 @@ def land(
     take_over: TakeOver = False,
 ) -> None:
     """Land a pipeline's topics in its raw tables."""
-    from headrace.app.board import live_board
-    from headrace.sessions.landing import land as land_pipeline
-    from headrace.sessions.landing import landing_session, stop_on_signals
-
-    settings, loaded = settings_here(), load(pipeline)
-    with (
-        landing_session(settings, loaded, report=say, take_over=take_over) as session,
-        stop_on_signals() as stop,
-        live_board(out, title=loaded.name if once else f"{loaded.name}, live") as board,
-    ):
-        for label in session.lander.accept_replaced(replaced_topic) if replaced_topic else ():
-            board.report(f"{label}: new topic accepted ({replaced_topic.value if replaced_topic else ''}) and recorded")
-        for label, (partition, start, end) in session.lander.accept_gaps() if accept_gaps else ():
-            board.report(f"{label}: gap accepted and recorded: partition {partition}, offsets {start} to {end - 1}")
-        land_pipeline(
-            session,
+    with project_here() as project:
+        project.land(
+            pipeline,
             once=once,
-            stop=stop,
-            landed=board.landed,
-            report=board.report,
-            idle=board.idle,
-            nothing=board.report,
+            accept_gaps=accept_gaps,
+            replaced_topic=replaced_topic.value if replaced_topic else None,
+            take_over=take_over,
         )
 
 
@@ -253,36 +238,22 @@ def build(
 
     The exit code is 1 if a table fails.
     """
-    from headrace.app.board import lines
-    from headrace.app.publish_queue import publish_queue
-    from headrace.cli.render.results import nothing_to_build
-    from headrace.sessions.building import build as build_tables
-    from headrace.sessions.building import building_session, choose_tables
-    from headrace.sessions.publishing import publishing
-    from headrace.sessions.retry_policy import for_command
-
-    settings, loaded = settings_here(), load(pipeline)
-    chosen = choose_tables(loaded, table)
     if no_deps or alone:
         if table is None:
             raise typer.BadParameter("--no-deps requires --table TABLE")
-        _build_alone(settings, loaded, chosen, full_refresh=full_refresh, as_json=as_json)
+        _build_without_upstream(pipeline, table, full_refresh=full_refresh, as_json=as_json)
         return
     if as_json:
         raise typer.BadParameter("--json requires --no-deps and --table TABLE")
-    if not loaded.tables:
-        say(nothing_to_build(loaded))
-        return
-    board = lines(out)
-    with publishing(settings, loaded, report=say, published=board.published) as publisher:
-        with building_session(settings, loaded, report=say) as lake, publish_queue(publisher) as queue:
-            retry_policy, done = for_command("build", report=say), queue.after(board.built)
-            outcomes = build_tables(lake, table=table, full_refresh=full_refresh, done=done, retry_policy=retry_policy)
-        if publisher is not None:
-            publisher.publish()
-    if any(outcome.error for outcome in outcomes):
+    from headrace.cli.render.results import nothing_to_build
+
+    with project_here() as project:
+        builds = project.build(pipeline, table=table, full_refresh=full_refresh, check=False)
+        if not builds:
+            say(nothing_to_build(project.pipeline(pipeline)))
+    if any(build.state == "failed" for build in builds):
         raise typer.Exit(1)
-    if not any(outcome.built for outcome in outcomes):
+    if builds and not any(build.state == "built" for build in builds):
         say("nothing has changed since the last build")
 
 
@@ -307,7 +278,7 @@ def publish(
         say(f"{loaded.name} publishes nothing: pipeline.yml has no serving.postgres")
         return
     chosen = replace(loaded, serving=replace(loaded.serving, postgres=tuple(choose_published(loaded, table))))
-    with publishing(settings, chosen, report=say, published=lines(out).published) as publisher:
+    with publishing(settings, chosen, report=say, published=lines(say).published) as publisher:
         if publisher is not None and not publisher.publish(full=full):
             say("Postgres is up to date")
 
@@ -335,29 +306,14 @@ def plan(
     show_plan(out, plans, pipeline=loaded, as_json=as_json, explained=explained)
 
 
-def _build_alone(
-    settings: Settings, pipeline: Pipeline, tables: tuple[LayerTable, ...], *, full_refresh: bool, as_json: bool
-) -> None:
-    """Build the last of `tables`; the others are its upstream."""
+def _build_without_upstream(pipeline: str, table: str, *, full_refresh: bool, as_json: bool) -> None:
     from headrace.app.board import lines
+    from headrace.app.building import build_without_upstream
     from headrace.cli.render.results import show_report
-    from headrace.sessions.building import building_session
-    from headrace.sessions.one_table import build_alone, describe_quality, publishing_only, report_on
-    from headrace.sessions.publishing import publishing
-    from headrace.sessions.retry_policy import for_command
 
-    tell, board, table = (say_aside, lines(err), tables[-1]) if as_json else (say, lines(out), tables[-1])
-    with publishing(settings, publishing_only(pipeline, table), report=tell, published=board.published) as publisher:
-        with building_session(settings, pipeline, report=tell, tables=tables) as lake:
-            retry_policy = for_command("build", report=tell)
-            outcome = build_alone(lake, table, full_refresh=full_refresh, done=board.built, retry_policy=retry_policy)
-        if not outcome.built and not outcome.error:
-            tell("nothing has changed since the last build")
-        for sentence in describe_quality(outcome):
-            tell(sentence)
-        if publisher is not None and not outcome.error:
-            publisher.publish()
+    settings, loaded, board = settings_here(), load(pipeline), lines(say_aside if as_json else say)
+    report = build_without_upstream(settings, loaded, table=table, full_refresh=full_refresh, board=board)
     if as_json:
-        show_report(report_on(lake, outcome))
-    if outcome.error:
+        show_report(report)
+    if report.problem is not None:
         raise typer.Exit(1)

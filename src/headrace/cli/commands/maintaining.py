@@ -24,8 +24,8 @@ def maintain(
     from headrace.app.watching import load_pipelines
     from headrace.cli.render.maintenance import show_foreseen, show_maintained
     from headrace.operations.maintain.maintaining import list_existing, list_work, maintain_all, preview_all
-    from headrace.sessions.landing import spark_session
     from headrace.sessions.retry_policy import for_command
+    from headrace.sessions.shared_spark import spark_session
 
     settings = settings_here()
     pipelines, broken = load_pipelines([pipeline] if pipeline else [], environ=os.environ, folder=settings.folder)

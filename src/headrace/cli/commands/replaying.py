@@ -62,7 +62,7 @@ def replay(
     settings, loaded = settings_here(), load(pipeline)
     window = None if since is None else Window(_utc(since), None if until is None else _utc(until))
     request = ReplayRequest(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
-    tell, board = (quiet if as_json else say), lines(out)
+    tell, board = (quiet if as_json else say), lines(say)
     if export:
         tell(f"Wrote {export_refused(settings, loaded, request, export):,} messages to {export}")
         return

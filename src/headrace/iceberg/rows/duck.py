@@ -19,7 +19,16 @@ from headrace.iceberg.files.storage import DISK, Storage
 
 @contextmanager
 def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection to a new in-memory database in UTC, with access to the object store.
+    """Yield a connection to a new in-memory database, and close it at the end."""
+    connection = connect_duckdb(reads_iceberg=reads_iceberg, storage=storage)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def connect_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a new in-memory database in UTC, with access to the object store.
 
     Extension signatures are not checked: the extensions are files of installed packages like all other code, and the check
     reads 60 MB for each connection, which took longer than most queries.
@@ -32,9 +41,10 @@ def open_duckdb(*, reads_iceberg: bool = True, storage: Storage = DISK) -> Itera
             if storage != DISK:
                 _open_store(connection, dict(storage.options))
         connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-    finally:
+    except BaseException:
         connection.close()
+        raise
+    return connection
 
 
 def quote_text(text: str) -> str:

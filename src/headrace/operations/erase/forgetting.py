@@ -38,8 +38,8 @@ from headrace.operations.erase.requests import Request, find_requests
 from headrace.operations.erase.search import Hit
 from headrace.servers.embedded import Report
 from headrace.sessions.building import build, open_lake
-from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import SHARED, build_lock, maintain_lock, pipeline_lock, replay_lock
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings
 from headrace.spark.active_session import use_session
 from headrace.spec.model.pipeline import People, Pipeline

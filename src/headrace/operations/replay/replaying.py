@@ -55,9 +55,9 @@ from headrace.servers.kafka import kafka
 from headrace.servers.registry import ExpectedRegistry
 from headrace.sessions.building import Outcome, build, follow_inputs, open_lake
 from headrace.sessions.claims import claim_tables
-from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import maintain_lock, replay_lock
 from headrace.sessions.retry_policy import RetryPolicy, for_command, retry
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings
 from headrace.spark.active_session import use_session
 from headrace.spec.model.pipeline import Pipeline, Stream, TableName

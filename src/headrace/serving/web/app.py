@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from headrace import __version__
 from headrace.http.body_limit import BodyLimit
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
 from headrace.serving.sql.asking import QueryService
@@ -22,6 +21,7 @@ from headrace.serving.web.html import make_pages, make_templates
 from headrace.serving.web.pages import OwnPages, Readers
 from headrace.serving.web.problems import add_handlers, make_problem
 from headrace.serving.web.topics_api import make_topics_api
+from headrace.version import __version__
 
 _STATIC = Path(__file__).parent / "static"
 MAX_BODY_BYTES = 256 * 1024

@@ -22,7 +22,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Return the result of one SELECT in Polars's SQL."""
     _check_aliases(question)
     store = dict(Storage.of(catalog.properties).options)
-    frames = {name: _scan(catalog.load_table(name), store) for name in question.tables}
+    frames = {name: scan_table(catalog.load_table(name), store) for name in question.tables}
     try:
         return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
     except PolarsError as error:
@@ -31,7 +31,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
         raise storage_error("Polars", str(error)) from error
 
 
-def _scan(table: Table, store: dict[str, str]) -> pl.LazyFrame:
+def scan_table(table: Table, store: dict[str, str]) -> pl.LazyFrame:
     """Return a table's rows without its hidden columns."""
     rows, hidden = pl.scan_iceberg(table, storage_options=store), hidden_columns(table)
     return rows.drop(hidden) if hidden else rows

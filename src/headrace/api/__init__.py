@@ -1,0 +1,1 @@
+"""The Python API: what the commands do, as methods of a project."""
