@@ -91,7 +91,7 @@ def test_table_is_read_by_every_library(lake: Lake, open_shop: OpenShop) -> None
 
 @pytest.mark.services
 def test_failed_table_raises_after_the_others_are_built(lake: Lake, open_shop: OpenShop) -> None:
-    strict = FILES["shop/orders.sql"].replace("otherwise: drop", "otherwise: fail")
+    strict = FILES["shop/orders.sql"].replace("on_failure: drop", "on_failure: fail")
     project = open_shop()
     (lake.folder / "pipelines/shop/shop/orders.sql").write_text(strict, encoding="utf-8")
     project.land()

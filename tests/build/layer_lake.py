@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-
 from headrace.build.lake import Lake
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
-from headrace.iceberg.commits.append import append_checkpoint
-from headrace.iceberg.files.storage import Storage
-from headrace.iceberg.files.write import TableFiles, TableFormat
-from headrace.iceberg.ledgers.landing import Ledger, read_ledger
 from headrace.iceberg.schema.widening import widen_table
 from headrace.sessions.building import Outcome, build, open_lake
 from headrace.settings import Settings, load_settings
@@ -27,6 +19,7 @@ from headrace.spec import Pipeline, load_pipeline
 from headrace.spec.model.columns import landed_columns
 from headrace.spec.model.layers import BUILD_ID, STATE
 from headrace.spec.model.types import Column
+from headrace.testing.raw_tables import append_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,27 +260,8 @@ class LayerLake:
     def land(self, events: Sequence[Sent], *, stream: str | None = None) -> None:
         """Append events to the raw table of a stream, by default the first, as one checkpoint."""
         name = stream or self.pipeline.streams[0].name
-        raw = self._raw[name]
-        planned = read_ledger(raw)
-        checkpoint, offset = planned.checkpoint_id + 1, planned.offsets.get(0, 0)
-        rows = [
-            {
-                **event.row(),
-                "_extra": None,
-                "kafka_topic": "pond-events",
-                "kafka_partition": 0,
-                "kafka_offset": offset + index,
-                "kafka_timestamp": START,
-                "checkpoint_id": checkpoint,
-            }
-            for index, event in enumerate(events)
-        ]
-        schema = raw.schema()
-        folder, storage = f"{raw.location()}/output", Storage.of(raw.io.properties)
-        files = TableFiles(TableFormat(schema, raw.spec()), folder=folder, name=uuid.uuid4().hex, storage=storage)
-        files.write(pa.Table.from_pylist(rows, schema=schema_to_pyarrow(schema)))
-        new = Ledger(checkpoint, {0: offset + len(rows)}, writer=str(uuid.uuid4()))
-        self._raw[name] = append_checkpoint(self.catalog, raw, files=files.close(), planned=planned, new=new)
+        rows = [event.row() for event in events]
+        self._raw[name] = append_rows(self.catalog, self._raw[name], rows, topic="pond-events")
 
     def build(self, table: str | None = None, *, full_refresh: bool = False) -> tuple[Outcome, ...]:
         """Build all tables, none of which may fail."""

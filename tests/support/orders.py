@@ -22,7 +22,7 @@ streams:
 keys: [order_id]
 sequence_by: changed_at
 expect:
-  the amount is positive: {that: amount > 0, otherwise: drop}
+  the amount is positive: {that: amount > 0, on_failure: drop}
 */
 SELECT order_id, date(placed_at) AS day, amount, changed_at FROM raw.orders
 """,
