@@ -14,8 +14,8 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from headrace.app.exploring import FOLDER, NothingThereError, open_lake
-from headrace.app.notebook import copy_notebook, list_notebooks, open_notebook
+import headrace
+from headrace.app.notebook import FOLDER, copy_notebook, list_notebooks, open_notebook
 from headrace.errors import NotFoundError, ServiceError
 from headrace.servers.jupyter import jupyter_command
 from headrace.servers.ports import find_free_port
@@ -71,7 +71,7 @@ def test_notebook_without_its_tables_names_the_command_to_run(tmp_path: Path, mo
     with pytest.raises(CellExecutionError) as refused:
         run(tmp_path / ".headrace", monkeypatch)
     assert "headrace demo storefront --exit" in str(refused.value)
-    assert "exploring.py" not in str(refused.value), "the words alone"
+    assert "headrace/api" not in str(refused.value), "the message without a traceback"
     assert not (tmp_path / ".headrace" / "catalog.db").exists()
 
 
@@ -85,14 +85,12 @@ def test_notebook_is_stored_without_outputs() -> None:
     assert "widgets" not in notebook.metadata
 
 
-def test_open_lake_finds_the_lake_of_the_copy_and_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_finds_the_lake_of_the_copy_and_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     copy = copy_notebook(settings, "storefront", report=lambda sentence: None)
     monkeypatch.chdir(copy.parent)
-    assert open_lake(environ={}).settings.home == settings.home
-    assert open_lake(environ={FOLDER: str(tmp_path)}).settings.folder == tmp_path
-    with pytest.raises(NothingThereError, match=r"table not found in this lake: a\.b"):
-        open_lake(needs=["a.b"], first="x", environ={})
+    assert headrace.open(environ={}).settings.home == settings.home
+    assert headrace.open(environ={FOLDER: str(tmp_path)}).settings.folder == tmp_path
 
 
 def test_copy_notebook_never_overwrites(tmp_path: Path) -> None:

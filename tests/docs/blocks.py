@@ -4,6 +4,7 @@ A comment in the line above a block is one of
 
     <!-- file: PIPELINE/PATH -->      the block is that file of a pipeline: a shipped one, or the page's own
     <!-- until Ctrl-C: TEXT -->       its command runs until it is interrupted, which a test does when it has said TEXT
+    <!-- run: in order -->           the block is Python that a test runs after those above it
     <!-- not run: REASON -->          why a test can't run or load the block
 """
 

@@ -72,7 +72,7 @@ def test_every_block_has_a_known_language() -> None:
 
 
 def test_every_marker_is_known() -> None:
-    names = ("file", "until Ctrl-C", "not run")
+    names = ("file", "run", "until Ctrl-C", "not run")
     assert [str(block) for block in BLOCKS if block.marker and not any(block.marked(name) for name in names)] == []
 
 
@@ -99,7 +99,7 @@ def test_commands_in_the_text_parse(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_of_a_page_load(page: Path, tmp_path: Path) -> None:
     blocks = [block for block in read_blocks(page) if block.language in FILES]
-    assert [str(block) for block in blocks if not (block.marked("file") or block.marked("not run"))] == []
+    assert [str(block) for block in blocks if not any(map(block.marked, ("file", "run", "not run")))] == []
     pipelines = load_files(blocks, tmp_path)
     tables = OWN_TABLES | {table for pipeline in [*pipelines, *shipped()] for table in tables_of(pipeline)}
     for query in queries_of(page):

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 EngineName = Literal["duckdb", "spark", "trino", "clickhouse", "pyiceberg", "polars"]
 
-NOTEBOOK_FOLDER = "HEADRACE_NOTEBOOK_FOLDER"
-"""The environment variable in which `headrace notebook` passes its working folder."""
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -271,7 +268,9 @@ def open_project(
 
 
 def _nearest_project(environ: Mapping[str, str], start: Path) -> Path:
-    if environ.get(NOTEBOOK_FOLDER):
-        return Path(environ[NOTEBOOK_FOLDER])
+    from headrace.app.notebook import FOLDER
+
+    if environ.get(FOLDER):
+        return Path(environ[FOLDER])
     above = (folder for folder in (start, *start.parents) if (folder / ".headrace").is_dir() or (folder / FILE).is_file())
     return next(above, start)

@@ -37,7 +37,7 @@ class TableBuild:
 
 @dataclass(frozen=True)
 class StreamLanding:
-    """What landed of one stream: the messages that became rows of its table, and those that are in the quarantine."""
+    """What landed of one stream: the number of new rows in its table, and of messages that were quarantined."""
 
     stream: str
     rows: int

@@ -8,10 +8,12 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import NoReturn
 
-from headrace.app.exploring import FOLDER
 from headrace.errors import NotFoundError
 from headrace.servers.jupyter import check_jupyter, exec_jupyter
 from headrace.settings import Settings
+
+FOLDER = "HEADRACE_NOTEBOOK_FOLDER"
+"""The environment variable in which `headrace notebook` passes its working folder."""
 
 _ENDING = ".ipynb"
 
