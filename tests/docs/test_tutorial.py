@@ -14,10 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.docs.blocks import TUTORIAL, Block, read_blocks
+from tests.docs.blocks import DOCS, ROOT, TUTORIAL, Block, read_blocks
 from tests.support.application import OURS, Application, find_processes
 from tests.support.class_archive import spark_environ
 
+README = ROOT / "README.md"
+SQLITE = re.compile(r"-(wal|shm)$")
+"""The ends of files that SQLite keeps beside a database in use."""
 NUMBER = re.compile(r"\d[\d.,]*")
 
 
@@ -86,12 +89,28 @@ def test_the_tutorial_works_word_for_word(reader: Reader) -> None:
             assert missing_lines(block.text, output) == [], f"{block} is not what the command before it prints:\n{output}"
         elif block.language == "bash" and not block.marked("not run"):
             output = reader.follow(block)
+    assert undocumented(reader.folder / ".headrace") == []
+
+
+def undocumented(home: Path) -> list[str]:
+    """Return the files and folders of the state that docs/reference/files.md does not name."""
+    page = DOCS.joinpath("reference", "files.md").read_text(encoding="utf-8")
+    layout = page.partition("\n.headrace/\n")[2].partition("```")[0]
+    names = {SQLITE.sub("", path.name) for path in home.iterdir()}
+    return sorted(name for name in names if not re.search(rf"\s{re.escape(name)}(?:/|\s)", layout))
 
 
 def missing_lines(shown: str, output: str) -> list[str]:
     """Return the lines of a text that an output lacks, whatever their numbers are."""
     printed = {NUMBER.sub("0", line).strip() for line in output.splitlines()}
     return [line for line in shown.splitlines() if NUMBER.sub("0", line).strip() not in printed | {""}]
+
+
+def test_the_readme_shows_the_same_output() -> None:
+    (shown,) = [block.text for block in read_blocks(TUTORIAL) if block.language == "text"]
+    lines = [line.strip() for line in README.read_text(encoding="utf-8").splitlines() if line.strip().startswith(("┃", "│"))]
+    assert lines
+    assert missing_lines("\n".join(lines), shown) == []
 
 
 def test_a_changed_output_is_noticed() -> None:
