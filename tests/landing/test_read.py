@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 import pytest
 
 from headrace.errors import UnavailableError
-from headrace.kafka.records import Records, split_messages
+from headrace.kafka.client import BATCHES, CLIENT, READER
+from headrace.kafka.records import FetchClient, Records, UnknownProtocolError, split_messages
+from headrace.kafka.records import client as fetch_client
 from headrace.kafka.topics import list_bounds
 from headrace.landing import read
 from headrace.landing.batch import Range
@@ -27,6 +30,9 @@ def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "_SILENCE_SECONDS", 30.0)
 
 
+ReaderFor = Callable[[str], RangeReader]
+
+
 @dataclass(frozen=True)
 class Chunk:
     """The content of one chunk of the reader."""
@@ -37,8 +43,10 @@ class Chunk:
     offsets: list[int]
 
 
-def reader_for(servers: str) -> RangeReader:
-    return RangeReader((("bootstrap.servers", servers),))
+@pytest.fixture(params=[BATCHES, CLIENT])
+def reader_for(request: pytest.FixtureRequest) -> ReaderFor:
+    """Return a function that opens either reader."""
+    return lambda servers: RangeReader((("bootstrap.servers", servers), (READER, request.param)))
 
 
 def read_all(reader: RangeReader, *ranges: Range) -> list[Chunk]:
@@ -70,7 +78,7 @@ def transaction(lake: Lake, name: str, messages: list[bytes | None], *, commit: 
         producer.abort_transaction(30)
 
 
-def test_reader_returns_each_message_once_for_any_ranges(lake: Lake) -> None:
+def test_reader_returns_each_message_once_for_any_ranges(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic, partitions=3)
     sent = produce(lake.servers, lake.topic, values(3000), partitions=3)
     reader, random = reader_for(lake.servers), Random(5)
@@ -84,7 +92,7 @@ def test_reader_returns_each_message_once_for_any_ranges(lake: Lake) -> None:
     assert sorted(found) == sorted((one.partition, one.offset, one.value) for one in sent)
 
 
-def test_reader_stops_at_the_end_of_a_range(lake: Lake) -> None:
+def test_reader_stops_at_the_end_of_a_range(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, values(100))
     reader = reader_for(lake.servers)
@@ -94,7 +102,7 @@ def test_reader_stops_at_the_end_of_a_range(lake: Lake) -> None:
     assert offsets(read_all(reader, Range(lake.topic, 0, 90, 100))) == list(range(90, 100))
 
 
-def test_reader_yields_chunks(lake: Lake) -> None:
+def test_reader_yields_chunks(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, [b"x" * 900_000] * 100)
     chunks = read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 100))
@@ -104,7 +112,7 @@ def test_reader_yields_chunks(lake: Lake) -> None:
     assert len(read_all(reader_for(lake.servers), Range(lake.topic, 0, 100, 5100))) == 1, "a few messages are one chunk"
 
 
-def test_reader_reads_messages_larger_than_a_fetch(lake: Lake) -> None:
+def test_reader_reads_messages_larger_than_a_fetch(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic, partitions=2, config={"max.message.bytes": "10000000"})
     sent = produce(lake.servers, lake.topic, [b"a", b"b", b"x" * 5_000_000, b"y" * 9_000_000, b"c", b"d"], partitions=2)
     chunks = read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 3), Range(lake.topic, 1, 0, 3))
@@ -113,7 +121,7 @@ def test_reader_reads_messages_larger_than_a_fetch(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_reader_decompresses_messages(lake: Lake, codec: str) -> None:
+def test_reader_decompresses_messages(lake: Lake, codec: str, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic)
     sent = values(2000)
     produce(lake.servers, lake.topic, sent, producer=producer_of(lake.servers, **{"compression.type": codec}))
@@ -121,7 +129,7 @@ def test_reader_decompresses_messages(lake: Lake, codec: str) -> None:
     assert [value for chunk in chunks for value in chunk.values] == sent[300:1700]
 
 
-def test_reader_reads_keys_headers_and_tombstones(lake: Lake) -> None:
+def test_reader_reads_keys_headers_and_tombstones(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic)
     producer = producer_of(lake.servers)
     sent: list[bytes | None] = [b"first", None, b"", b"x" * 300, b"last"]
@@ -133,7 +141,7 @@ def test_reader_reads_keys_headers_and_tombstones(lake: Lake) -> None:
     assert chunk.values == sent
 
 
-def test_reader_reads_many_topics_together(lake: Lake) -> None:
+def test_reader_reads_many_topics_together(lake: Lake, reader_for: ReaderFor) -> None:
     topics = [f"{lake.topic}-{number}" for number in range(3)]
     for topic in topics:
         make_topic(lake.servers, topic, partitions=50)
@@ -145,7 +153,7 @@ def test_reader_reads_many_topics_together(lake: Lake) -> None:
         assert sorted(chunk_of(chunk).values) == sorted(values(500, chunk.topic))  # type: ignore[type-var]
 
 
-def test_reader_stays_usable_after_an_abandoned_range(lake: Lake) -> None:
+def test_reader_stays_usable_after_an_abandoned_range(lake: Lake, reader_for: ReaderFor) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     produce(lake.servers, lake.topic, [b"x" * 6_000] * 4000, partitions=2)
     reader = reader_for(lake.servers)
@@ -160,7 +168,7 @@ def test_reader_stays_usable_after_an_abandoned_range(lake: Lake) -> None:
     assert offsets(again, 1) == list(range(2000))
 
 
-def test_reader_reads_only_committed_messages(lake: Lake) -> None:
+def test_reader_reads_only_committed_messages(lake: Lake, reader_for: ReaderFor) -> None:
     admin = make_topic(lake.servers, lake.topic)
     transaction(lake, "a", values(5, "a"), commit=True)
     transaction(lake, "b", values(5, "b"), commit=False)
@@ -175,7 +183,7 @@ def test_reader_reads_only_committed_messages(lake: Lake) -> None:
         assert len(offsets(read_all(reader, Range(lake.topic, 0, start, end)))) == count, (start, end)
 
 
-def test_reader_does_not_wait_for_an_open_transaction(lake: Lake) -> None:
+def test_reader_does_not_wait_for_an_open_transaction(lake: Lake, reader_for: ReaderFor) -> None:
     admin = make_topic(lake.servers, lake.topic)
     transaction(lake, "a", values(3), commit=True)
     producer = producer_of(lake.servers, **{"transactional.id": f"{lake.topic}-open"})
@@ -190,7 +198,7 @@ def test_reader_does_not_wait_for_an_open_transaction(lake: Lake) -> None:
     assert offsets(read_all(reader, Range(lake.topic, 0, 4, 8))) == [4, 5, 6]
 
 
-def test_reader_raises_on_deleted_offsets(lake: Lake) -> None:
+def test_reader_raises_on_deleted_offsets(lake: Lake, reader_for: ReaderFor) -> None:
     admin = make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, values(10))
     delete_records(admin, lake.topic, {0: 5})
@@ -201,7 +209,8 @@ def test_reader_raises_on_deleted_offsets(lake: Lake) -> None:
 def test_reader_reconnects_after_a_lost_connection(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, [b"x" * 6_000] * 4000)
-    reader = reader_for(lake.servers)
+    reader = RangeReader((("bootstrap.servers", lake.servers), (READER, BATCHES)))
+    assert isinstance(reader._client, FetchClient)
     chunks = reader.read([Range(lake.topic, 0, 0, 4000)])
     found = [chunk_of(next(chunks))]
     for connection in reader._client._connections.values():
@@ -210,14 +219,45 @@ def test_reader_reconnects_after_a_lost_connection(lake: Lake) -> None:
     assert offsets(found) == list(range(4000))
 
 
-def test_reader_raises_after_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_raises_after_a_long_outage(monkeypatch: pytest.MonkeyPatch, reader_for: ReaderFor) -> None:
     monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.3)
     with pytest.raises(UnavailableError, match="Kafka returned no messages"):
         read_all(reader_for("127.0.0.1:1"), Range("things", 0, 0, 1))
 
 
-def test_reader_raises_if_a_range_never_arrives(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_raises_if_a_range_never_arrives(lake: Lake, monkeypatch: pytest.MonkeyPatch, reader_for: ReaderFor) -> None:
     monkeypatch.setattr(read, "_SILENCE_SECONDS", 0.5)
     make_topic(lake.servers, lake.topic)
     with pytest.raises(UnavailableError, match="Kafka returned no messages"):
         read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 1))
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_readers_return_the_same_times(lake: Lake, kind: str) -> None:
+    make_topic(lake.servers, lake.topic, config={"message.timestamp.type": kind})
+    producer = producer_of(lake.servers)
+    for number in (5, 3, 900, 0):
+        producer.produce(lake.topic, b"v", partition=0, timestamp=1_700_000_000_000 + number)
+    assert producer.flush(30) == 0
+    both = []
+    for name in (BATCHES, CLIENT):
+        (records,) = RangeReader((("bootstrap.servers", lake.servers), (READER, name))).read([Range(lake.topic, 0, 0, 4)])
+        (messages,) = split_messages(records, rows=10)
+        both.append(messages.places.to_pylist())
+    assert both[0] == both[1]
+    if kind == "CreateTime":
+        assert [place["timestamp"] - 1_700_000_000_000 for place in both[0]] == [5, 3, 900, 0]
+
+
+def test_reader_falls_back_to_librdkafka_on_an_unknown_protocol(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic(lake.servers, lake.topic)
+    produce(lake.servers, lake.topic, values(10))
+    monkeypatch.setattr(fetch_client, "_FETCH_VERSION", 99)
+    reader = RangeReader((("bootstrap.servers", lake.servers),))
+    assert offsets(read_all(reader, Range(lake.topic, 0, 2, 7))) == [2, 3, 4, 5, 6]
+    pinned = RangeReader((("bootstrap.servers", lake.servers), (READER, BATCHES)))
+    with pytest.raises(
+        UnknownProtocolError, match=r"takes FetchRequest in versions \d+ to \d+, and .* sends version 99"
+    ) as raised:
+        read_all(pinned, Range(lake.topic, 0, 2, 7))
+    assert raised.value.next_step == "Set kafka.reader to auto or client."

@@ -25,15 +25,16 @@ def load(secured: SecuredBroker, folder: Path, **environ: str) -> Settings:
     return load_settings(flags={}, environ={**secured.environ, **environ}, folder=folder)
 
 
+@pytest.mark.parametrize("reader_name", ["batches", "client"])
 @pytest.mark.parametrize("door", ["secured", "plain"])
-def test_every_client_comes_in(secured: SecuredBroker, tmp_path: Path, door: str) -> None:
+def test_every_client_comes_in(secured: SecuredBroker, tmp_path: Path, door: str, reader_name: str) -> None:
     plain = {
         "KAFKA_BOOTSTRAP_SERVERS": secured.plain,
         "HEADRACE_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
         "HEADRACE_KAFKA_SASL_MECHANISM": "PLAIN",
     }
-    settings = load(secured, tmp_path, **(plain if door == "plain" else {}))
-    topic = f"through-{door}"
+    settings = load(secured, tmp_path, HEADRACE_KAFKA_READER=reader_name, **(plain if door == "plain" else {}))
+    topic = f"through-{door}-{reader_name}"
     with kafka(settings, report=lambda sentence: None) as servers:
         ensure_topics(admin_client(servers), {topic: 1})
         values = [f"{number}".encode() * 200 for number in range(3_000)]
@@ -67,8 +68,9 @@ def test_who_is_refused_is_told(secured: SecuredBroker, wrong: dict[str, str], s
     assert not any(secret in str(raised.value) for secret in (PASSWORD, KEY_PASSWORD, "another"))
 
 
-def test_a_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path) -> None:
-    servers = find_servers(load(secured, tmp_path, HEADRACE_KAFKA_PASSWORD="another"))
+@pytest.mark.parametrize("reader_name", ["batches", "client"])
+def test_a_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path, reader_name: str) -> None:
+    servers = find_servers(load(secured, tmp_path, HEADRACE_KAFKA_PASSWORD="another", HEADRACE_KAFKA_READER=reader_name))
     assert servers is not None
     with pytest.raises(UnavailableError, match="authentication failed"):
         list(RangeReader(tuple(servers.task_config().items())).read([Range("through-secured", 0, 0, 1)]))

@@ -13,6 +13,9 @@ from headrace.errors import SettingsError
 from headrace.settings import Settings
 
 _FILES = {"ssl.ca.location": "ssl.ca.pem", "ssl.certificate.location": "ssl.certificate.pem", "ssl.key.location": "ssl.key.pem"}
+READER = "headrace.reader"
+"""The name in `task_config()` that says which reader landing tasks use."""
+AUTO, BATCHES, CLIENT = "auto", "batches", "client"
 KEYSTORE = "keystore.pem"
 """The file with a client's own certificate and key, in the folder of a Java server."""
 _LOGIN, _KEY = "HEADRACE_KAFKA_JAAS", "HEADRACE_KAFKA_KEY_PASSWORD"
@@ -25,10 +28,14 @@ _JAAS = {
 
 @dataclass(frozen=True)
 class KafkaServers:
-    """The bootstrap servers of a Kafka cluster. `security` are librdkafka's settings; repr() hides their passwords."""
+    """The bootstrap servers of a Kafka cluster. `security` are librdkafka's settings; repr() hides their passwords.
+
+    `reader` is the setting `kafka.reader`.
+    """
 
     bootstrap: str
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    reader: str = AUTO
 
     def __str__(self) -> str:
         return self.bootstrap
@@ -41,7 +48,7 @@ class KafkaServers:
     def task_config(self) -> dict[str, str]:
         """Return the configuration of a landing task's client, with the content of certificate files."""
         inlined = {_FILES.get(name, name): _read(name, value) if name in _FILES else value for name, value in self.security}
-        return {"bootstrap.servers": self.bootstrap, **inlined}
+        return {"bootstrap.servers": self.bootstrap, READER: self.reader, **inlined}
 
 
 def own_servers(settings: Settings) -> KafkaServers | None:
@@ -63,7 +70,9 @@ def own_servers(settings: Settings) -> KafkaServers | None:
             "ssl.key.password": settings.kafka_key_password,
         }
     return KafkaServers(
-        settings.kafka_bootstrap_servers, tuple(sorted((name, value) for name, value in security.items() if value))
+        settings.kafka_bootstrap_servers,
+        tuple(sorted((name, value) for name, value in security.items() if value)),
+        settings.kafka_reader,
     )
 
 

@@ -5,24 +5,27 @@ A reader and its connections live as long as its Python worker.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from headrace.errors import HeadraceError, UnavailableError
+from headrace.kafka.client import AUTO, BATCHES, READER
 from headrace.kafka.records import (
     FetchClient,
-    Fetched,
+    FetchedPart,
     KafkaUnavailableError,
     Position,
     RecordBatch,
+    RecordClient,
     Records,
-    next_offset,
-    split_batches,
+    UnknownProtocolError,
 )
 from headrace.landing.batch import Range
 
+_LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 4 * 1024 * 1024
 _SILENCE_SECONDS = 5.0  # after that the error reaches landing, which retries with backoff
 _PAUSE_SECONDS = 0.1
@@ -35,7 +38,10 @@ class RangeReader:
     """Read ranges. A range ends by position, so gaps and transaction markers can't block it."""
 
     def __init__(self, consumer: tuple[tuple[str, str], ...]) -> None:
-        self._client = FetchClient(consumer)
+        """`consumer` is the configuration of KafkaServers.task_config, which names the reader."""
+        self._config = tuple(pair for pair in consumer if pair[0] != READER)
+        self._reader = dict(consumer).get(READER, AUTO)
+        self._client: RecordClient = FetchClient(self._config) if self._reader in (AUTO, BATCHES) else self._open_consumer()
 
     def read(self, ranges: Sequence[Range], *, failed: Failed | None = None) -> Iterator[Records]:
         """Yield the committed records of the ranges, in chunks of about CHUNK_BYTES per topic.
@@ -86,9 +92,20 @@ class RangeReader:
             return True
         except KafkaUnavailableError:
             self._client.reset()
-            return False
+        except UnknownProtocolError as error:
+            if self._reader != AUTO:
+                raise
+            _LOG.warning("reading Kafka with librdkafka: %s", error.what)
+            self._client.reset()
+            self._client = self._open_consumer()
+        return False
 
-    def _fetch(self, left: _Open) -> list[Fetched]:
+    def _open_consumer(self) -> RecordClient:
+        from headrace.kafka.records.consumed import ConsumerClient
+
+        return ConsumerClient(self._config)
+
+    def _fetch(self, left: _Open) -> Sequence[FetchedPart]:
         """Return the next response, or an empty list after a pause if Kafka is unavailable."""
         if self._ask(left):
             try:
@@ -99,9 +116,9 @@ class RangeReader:
         return []
 
 
-def _split(fetched: Fetched, place: Position, give_up: Failed) -> Iterator[RecordBatch]:
+def _split(fetched: FetchedPart, place: Position, give_up: Failed) -> Iterator[RecordBatch]:
     try:
-        yield from split_batches(fetched.data, place, fetched.aborted)
+        yield from fetched.batches(place)
     except Exception as error:
         give_up(place.topic, error)
 
@@ -114,7 +131,7 @@ def _silence(left: _Open) -> UnavailableError:
     )
 
 
-def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bool:
+def _move(left: _Open, place: Position, fetched: FetchedPart, give_up: Failed) -> bool:
     """Move a position past the fetched records, and drop it at its end. Return whether it moved."""
     if (place.topic, place.partition) not in left:
         return True  # another partition of the topic was given up
@@ -127,7 +144,7 @@ def _move(left: _Open, place: Position, fetched: Fetched, give_up: Failed) -> bo
         give_up(place.topic, refusal)
         return True
     try:
-        offset = next_offset(fetched.data, place)
+        offset = fetched.next_offset(place)
     except HeadraceError as error:
         give_up(place.topic, error)
         return True

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,8 @@ BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers, securable=True
 def _servers(settings: Settings, state: process.ServiceState) -> KafkaServers:
     """Return the address of this home's broker, with its login if it was started with one."""
     address = KafkaService.of(state).bootstrap_servers
-    return with_login(address, user=kafka_server.USER, password=_password(settings)) if state.secure else KafkaServers(address)
+    own = with_login(address, user=kafka_server.USER, password=_password(settings)) if state.secure else KafkaServers(address)
+    return replace(own, reader=settings.kafka_reader)
 
 
 def _password(settings: Settings) -> str:

@@ -17,6 +17,7 @@ from headrace.settings.setting_specs import ADDRESSES, SENSITIVE, SettingSpec, s
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_READERS = ("auto", "batches", "client")
 _CATALOGS = ("sql", "rest", "hive", "glue")
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOG_FORMATS = ("text", "json")
@@ -80,6 +81,15 @@ class Settings:
         str, SettingSpec("", "a client certificate (PEM) for Kafka", kind="file", empty="(none)")
     ]
     kafka_key_location: Annotated[str, SettingSpec("", "the key (PEM) of that certificate", kind="file", empty="(none)")]
+    kafka_reader: Annotated[
+        str,
+        SettingSpec(
+            "auto",
+            "how landing reads: batches (record batches as the broker stores them, the fastest), client (librdkafka), or auto: "
+            "batches, and client if the broker's protocol is unknown",
+            choices=_READERS,
+        ),
+    ]
     kafka_port: Annotated[int, SettingSpec("9092", "the embedded broker's port; another one if it is in use", kind="number")]
 
     postgres_url: Annotated[

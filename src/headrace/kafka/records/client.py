@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from headrace.kafka.records.batches import Position
+from headrace.kafka.records.batches import Position, RecordBatch, next_offset, split_batches
+from headrace.kafka.records.fetched import KafkaUnavailableError, UnknownProtocolError
 from headrace.kafka.records.security import Security
 
 _FETCH_BYTES = 4 * 1024 * 1024
@@ -32,10 +33,6 @@ _Address = tuple[str, int]
 _Key = tuple[str, int]
 
 
-class KafkaUnavailableError(Exception):
-    """Kafka, or the leader of a partition, is unavailable."""
-
-
 @dataclass(frozen=True)
 class Fetched:
     """A leader's response for one partition: batches, the last of which may be incomplete, and their aborted transactions.
@@ -49,6 +46,14 @@ class Fetched:
     aborted: Sequence[tuple[int, int]]
     refusal: str = ""
 
+    def next_offset(self, position: Position) -> int:
+        """Return the offset after the last complete batch, or the position's own without one."""
+        return next_offset(self.data, position)
+
+    def batches(self, position: Position) -> Iterator[RecordBatch]:
+        """Yield the batches with committed records of the range."""
+        return split_batches(self.data, position, self.aborted)
+
 
 class FetchClient:
     """Fetch from the leaders of partitions. After `reset()`, it starts again from the bootstrap servers."""
@@ -59,6 +64,7 @@ class FetchClient:
         self._connections: dict[_Address, _Connection] = {}
         self._leaders: dict[_Key, _Address] = {}
         self._asked: list[_Address] = []
+        self._is_checked = False
 
     def ask(self, positions: Iterable[Position]) -> None:
         """Request the next records at these positions, except from leaders with a request in flight."""
@@ -108,6 +114,7 @@ class FetchClient:
             try:
                 connection = _Connection(address, self._security)
                 try:
+                    self._check_versions(connection, address)
                     connection.send(request)
                     response = connection.receive(MetadataResponse, _METADATA_VERSION)
                 finally:
@@ -123,6 +130,24 @@ class FetchClient:
             }
             return
         raise KafkaUnavailableError("no bootstrap server answers")
+
+    def _check_versions(self, connection: _Connection, address: _Address) -> None:
+        """Raise an UnknownProtocolError if the broker does not take our versions of the requests. Asks once per client."""
+        if self._is_checked:
+            return
+        connection.send(ApiVersionsRequest(version=0))
+        answer = connection.receive(ApiVersionsResponse, 0)
+        taken = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
+        for request, version in ((FetchRequest, _FETCH_VERSION), (MetadataRequest, _METADATA_VERSION)):
+            versions = taken.get(request.API_KEY, range(0))
+            if version not in versions:
+                raise UnknownProtocolError(
+                    f"the broker takes {request.__name__} in versions {versions.start} to {versions.stop - 1}, and the "
+                    f"record-batch reader sends version {version}",
+                    where=f"{address[0]}:{address[1]}",
+                    next_step="Set kafka.reader to auto or client.",
+                )
+        self._is_checked = True
 
     def _connection(self, address: _Address) -> _Connection:
         if address not in self._connections:

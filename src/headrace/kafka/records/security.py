@@ -50,17 +50,17 @@ class Security:
         request = SaslHandshakeRequest(mechanism=name, version=_HANDSHAKE_VERSION)
         answer = exchange(request, SaslHandshakeResponse, _HANDSHAKE_VERSION)
         if answer.error_code:
-            raise _refused(f"the broker does not support {name}, only {', '.join(answer.mechanisms)}")
+            raise refused(f"the broker does not support {name}, only {', '.join(answer.mechanisms)}")
         mechanism = get_sasl_mechanism(name)(**self._login)
         while not mechanism.is_done():
             request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes(), version=_AUTHENTICATE_VERSION)
             answer = exchange(request, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
             if answer.error_code:
-                raise _refused(answer.error_message or f"error {answer.error_code}")
+                raise refused(answer.error_message or f"error {answer.error_code}")
             try:
                 mechanism.receive(answer.auth_bytes)
             except (ValueError, KeyError) as error:
-                raise _refused("the broker could not prove that it knows the password") from error
+                raise refused("the broker could not prove that it knows the password") from error
 
 
 def _login_of(settings: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +85,8 @@ def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def _refused(why: str) -> UnavailableError:
+def refused(why: str) -> UnavailableError:
+    """Return the error of a broker that refuses a login."""
     return UnavailableError(
         f"Kafka authentication failed: {why}",
         where="kafka.sasl_mechanism",
