@@ -85,6 +85,10 @@ STREAMS = Backoff(1.0, longest=60.0)
 TABLES = Backoff(5.0, longest=300.0)
 """A table that fails to build in a live run, in which the others are built."""
 
+BUILDS = Backoff(1.0, attempts=3)
+BUILDS_BESIDE_COMPACTION = Backoff(0.0, attempts=20)
+"""A build whose table was compacted meanwhile: it is planned again at once."""
+
 DOWNLOADS = Backoff(1.0, attempts=3)
 CONNECT_REQUESTS = Backoff(0.3, longest=0.3, seconds=60.0)
 """A Kafka Connect worker that is starting or rebalancing."""

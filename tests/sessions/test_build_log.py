@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
+from headrace.backoff import Backoff
 from headrace.build.build import Built
 from headrace.errors import BuildError, CompactedError, HeadraceError, QualityError, UnavailableError
 from headrace.iceberg.commits.build_phases import BuildPhases
@@ -44,7 +45,7 @@ class Builds:
         )
         self.plan: Any = SimpleNamespace(action="increment", table=TABLE, entry=BuildLedger(build_id=6))
         self.tries: list[Callable[[], Built]] = []
-        monkeypatch.setattr(building, "_FIRST_WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(building, "BUILDS", Backoff(0.0, attempts=3))
         monkeypatch.setattr(building, "plan_table", lambda *arguments, **named: self.plan)
         monkeypatch.setattr(building, "has_grown", lambda *arguments, **named: False)
         monkeypatch.setattr(building, "build_table", lambda lake, plan: self.tries.pop(0)())

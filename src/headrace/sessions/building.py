@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
+from headrace.backoff import BUILDS, BUILDS_BESIDE_COMPACTION
 from headrace.build.analysis import analyse
 from headrace.build.build import Built, build_table
 from headrace.build.growth import columns_landed, has_grown
@@ -53,9 +54,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AT_ONCE = 2
-_TRIES = 3
-_TRIES_BESIDE_MAINTENANCE = 20
-_FIRST_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -306,15 +304,16 @@ def build_one(
     does not wait for an outage to end.
     """
     lake.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "builds")
-    last: HeadraceError | None = None
     planned: TablePlan | None = None
-    attempt = compacted = 0
+    tries = 0
 
-    def log_failed(error: BaseException) -> None:
-        log_failed_try(lake, table, planned, error, tries=attempt + 1, seconds=time.monotonic() - started)
-
-    while attempt < _TRIES and compacted < _TRIES_BESIDE_MAINTENANCE:
+    def try_build() -> Outcome:
+        nonlocal planned
         started = time.monotonic()
+
+        def log_failed(error: BaseException) -> None:
+            log_failed_try(lake, table, planned, error, tries=tries, seconds=time.monotonic() - started)
+
         try:
             with translate_outages():
                 planned = plan_table(lake.catalog, lake.pipeline, table, full_refresh=full_refresh)
@@ -326,20 +325,11 @@ def build_one(
                 built = build_table(lake, planned)
                 log_built(lake.pipeline.name, built)
                 return Outcome(table, planned, built)
-        except UnavailableError as error:
-            return Outcome(table, planned, error=error)
-        except (SpecError, QualityError) as error:
-            log_failed(error)
-            return Outcome(table, planned, error=error)
-        except CompactedError as error:
-            last, compacted = error, compacted + 1
-            continue
+        except (UnavailableError, CompactedError):
+            raise
         except HeadraceError as error:
-            last = error
             log_failed(error)
-            # One that was overtaken, as by a replay, is planned again from what the table is now.
-            if not isinstance(error, RetryableError | BuildError | TakenOverError):
-                break
+            raise
         except (Py4JNetworkError, ConnectionError) as error:
             log_failed(error)
             ended = explain_end(lake.settings.logs)
@@ -347,15 +337,28 @@ def build_one(
             return Outcome(table, planned, error=ended)
         except Exception as error:  # whatever a table does to Spark, the others go on
             log_failed(error)
-            last = BuildError(
+            raise BuildError(
                 f"the build ended with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
                 where=str(table.table),
                 next_step="Nothing was published. Read the traceback with: headrace logs build",
-            )
-            last.__cause__ = error
-        time.sleep(_FIRST_WAIT_SECONDS * 2**attempt)
-        attempt += 1
-    return Outcome(table, planned, error=last)
+            ) from error
+
+    def build_beside_compaction() -> Outcome:
+        nonlocal tries
+        tries += 1
+        return BUILDS_BESIDE_COMPACTION.retry(try_build, on=lambda error: isinstance(error, CompactedError))
+
+    try:
+        return BUILDS.retry(build_beside_compaction, on=_is_retried)
+    except HeadraceError as error:
+        return Outcome(table, planned, error=error)
+
+
+def _is_retried(error: Exception) -> bool:
+    """Return whether a build is tried again. One that was overtaken, as by a replay, is planned from what the table is now."""
+    if isinstance(error, (UnavailableError, SpecError, QualityError, CompactedError)):
+        return False
+    return isinstance(error, (RetryableError, BuildError, TakenOverError))
 
 
 def _ready(
