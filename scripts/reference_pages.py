@@ -27,6 +27,7 @@ from headrace.iceberg.metadata.erasures import COLUMNS as ERASURE_COLUMNS
 from headrace.iceberg.metadata.erasures import ERASURES
 from headrace.iceberg.metadata.quarantine import QUARANTINE, QUARANTINE_COLUMNS
 from headrace.operations.compare.compare_with_source import Compared
+from headrace.operations.quality import ExpectationReport
 from headrace.operations.verification import Verification
 from headrace.operations.verify.verify import Verified
 from headrace.quality.results import COLUMNS as QUALITY_COLUMNS
@@ -157,7 +158,7 @@ def python_page() -> str:
     classes = [getattr(headrace, name) for name in names if inspect.isclass(getattr(headrace, name))]
     decorators = [getattr(headrace, name) for name in names if not inspect.isclass(getattr(headrace, name))]
     used = (Project, Run, Table, Rows, TableBuild, StreamLanding)
-    returned = (Verification, Verified, Compared, PipelineStatus, StreamStatus, TableStatus, PublishedStatus)
+    returned = (ExpectationReport, Verification, Verified, Compared, PipelineStatus, StreamStatus, TableStatus, PublishedStatus)
     parts = [
         "# Python API",
         NOTICE,
@@ -165,7 +166,7 @@ def python_page() -> str:
         "[Use Headrace from Python](../how-to/python.md) shows how.",
         _function("headrace.open", headrace.open, level=2),
         *(_class(f"headrace.{each.__name__}", each) for each in used),
-        "## Results of `verify` and `status`",
+        "## Results of `quality`, `verify` and `status`",
         *(_class(each.__name__, each, level=3) for each in returned),
         "## Errors",
         f"All are in `headrace.errors`.\n\n```text\n{_tree(errors)}\n```",

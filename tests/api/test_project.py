@@ -59,6 +59,8 @@ def test_project_lands_builds_and_reads(lake: Lake, open_shop: OpenShop) -> None
             ("shop.revenue", "built", 2),
         ]
         assert [build.state for build in project.build()] == ["unchanged", "unchanged"]
+        assert [(check.sentence, check.last_failed) for check in project.quality()] == [("the amount is positive", 1)]
+        assert project.publish() == 0
         assert project.verify().holds
         (status,) = project.status()
         assert (status.name, [table.rows for table in status.tables]) == ("shop", [2, 2])

@@ -88,8 +88,11 @@ def test_mistakes_of_a_test_are_named(shop: Path) -> None:
             revenue.build({"shop.orders": [{"day": "yesterday"}]})
         with pytest.raises(SpecError, match=r"raw\.orders was not given in the first build"):
             revenue.build({"raw.orders": []})
-    with TableTest(shop, "orders") as orders, pytest.raises(SpecError, match="can't be removed"):
-        orders.build({}, removed={"raw.orders": [{"order_id": "a"}]})
+    with TableTest(shop, "orders") as orders:
+        with pytest.raises(SpecError, match="can't be removed"):
+            orders.build({}, removed={"raw.orders": [{"order_id": "a"}]})
+        with pytest.raises(SpecError, match=r"rows of raw\.orders: null in a required field.*order_id.*\n.*NOT NULL"):
+            orders.build({"raw.orders": [{"amount": "1.00"}]})
     with pytest.raises(SpecError, match="there is no table"):
         TableTest(shop, "orderz")
 

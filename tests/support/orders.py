@@ -16,7 +16,7 @@ about: Orders of a shop.
 streams:
   orders: {topic: "${ORDERS_TOPIC:-shop-orders}", format: json, schema: schemas/order.sql, table: raw.orders}
 """,
-    "schemas/order.sql": "order_id STRING, placed_at TIMESTAMP, amount DECIMAL(10, 2), changed_at TIMESTAMP",
+    "schemas/order.sql": "order_id STRING NOT NULL, placed_at TIMESTAMP, amount DECIMAL(10, 2), changed_at TIMESTAMP",
     "shop/orders.sql": """\
 /*
 keys: [order_id]

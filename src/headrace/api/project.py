@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.api.running import Run
     from headrace.api.tables import Table
     from headrace.app.display import Display
+    from headrace.operations.quality import ExpectationReport
     from headrace.operations.verification import Verification
     from headrace.serving.figures import PipelineStatus
 
@@ -140,6 +141,25 @@ class Project:
         loaded = self.pipeline(pipeline)
         with self._writing():
             return verify_pipeline(self._settings, loaded, report=self._display.report, seconds=wait)
+
+    def publish(self, pipeline: str | None = None, *, table: str | None = None, full: bool = False) -> int:
+        """Publish a pipeline's tables to Postgres, and return how many changed.
+
+        `table` limits it to one table, by its name in Postgres or in the lake. `full` compares every row, and changes each
+        table to the columns and types of its DDL. Builds publish what they build, so this is for repairs.
+        """
+        from headrace.app.board import lines
+        from headrace.app.building import publish_tables
+
+        loaded, board = self.pipeline(pipeline), lines(self._display.report)
+        with self._writing():
+            return publish_tables(self._settings, loaded, table=table, full=full, board=board)
+
+    def quality(self, pipeline: str | None = None) -> tuple[ExpectationReport, ...]:
+        """Return each expectation of a pipeline's tables: the rows that fail it now, and in the last build."""
+        from headrace.operations.quality import report_quality
+
+        return report_quality(self._settings, self.pipeline(pipeline))
 
     def status(self, *pipelines: str) -> tuple[PipelineStatus, ...]:
         """Return the rows, lag and freshness of each stream and table. Without names, of all pipelines."""

@@ -1,13 +1,15 @@
-"""Build a pipeline's tables once, and publish what was built."""
+"""Build or publish a pipeline's tables once."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from headrace.app.board import Board
 from headrace.app.publish_queue import publish_queue
 from headrace.sessions.building import Outcome, building_session, choose_tables
 from headrace.sessions.building import build as build_tables
 from headrace.sessions.one_table import TableReport, build_alone, describe_quality, publishing_only, report_on
-from headrace.sessions.publishing import publishing
+from headrace.sessions.publishing import choose_published, publishing
 from headrace.sessions.retry_policy import for_command
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline
@@ -50,3 +52,13 @@ def build_without_upstream(
         if publisher is not None and not outcome.error:
             publisher.publish()
     return report_on(lake, outcome)
+
+
+def publish_tables(
+    settings: Settings, pipeline: Pipeline, *, table: str | None = None, full: bool = False, board: Board
+) -> int:
+    """Publish all tables, or one, to Postgres, and return how many changed."""
+    tables = tuple(choose_published(pipeline, table))
+    chosen = replace(pipeline, serving=replace(pipeline.serving, postgres=tables))
+    with publishing(settings, chosen, report=board.report, published=board.published) as publisher:
+        return publisher.publish(full=full) if publisher is not None else 0

@@ -41,9 +41,9 @@ from headrace.iceberg.schema.widening import can_widen
 from headrace.quality.results import CheckedBuild, record_results
 from headrace.servers.embedded import Report
 from headrace.sessions.build_log import log_built, log_failed_try
-from headrace.sessions.landing import spark_session
 from headrace.sessions.lock import build_lock
 from headrace.sessions.retry_policy import RetryPolicy, for_command, retry
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings
 from headrace.spark.session import explain_end
 from headrace.spec.model.layers import LayerTable

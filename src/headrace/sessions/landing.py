@@ -24,7 +24,7 @@ from headrace.sessions.capturing import capturing
 from headrace.sessions.lock import pipeline_lock
 from headrace.sessions.own_topics import make_topics
 from headrace.sessions.retry_policy import RetryPolicy, for_command
-from headrace.sessions.shared_spark import spark_session as spark_session
+from headrace.sessions.shared_spark import spark_session
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline
 

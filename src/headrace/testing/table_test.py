@@ -13,6 +13,7 @@ from headrace.build.analysis import analyse
 from headrace.errors import QualityError, SpecError
 from headrace.iceberg.catalog.spark import open_spark_catalog
 from headrace.iceberg.ledgers.build import CheckedExpectation
+from headrace.iceberg.schema.required import RequiredNullError
 from headrace.sessions.building import Outcome, choose_tables
 from headrace.spec import load_pipeline
 from headrace.spec.model.columns import landed_columns
@@ -64,7 +65,7 @@ class TableTest:
         for change, is_removed in ((given, False), (removed, True)):
             for name, rows in change.items():
                 stream, converted = self._read(isolated, name, rows, is_removed=is_removed)
-                lake.append(stream, converted)
+                self._append(lake, stream, converted)
                 self._landed.append((stream, converted))
         refused = self._note(lake.build())
         if not is_first and not refused:
@@ -145,6 +146,13 @@ class TableTest:
             what = f"rows of the raw table {table} can't be removed"
             raise SpecError(what, where=self._where, next_step="Give the message that removes them.")
         return stream, converted
+
+    def _append(self, lake: IsolatedLake, stream: Stream, rows: list[Row]) -> None:
+        try:
+            lake.append(stream, rows)
+        except RequiredNullError as error:
+            where = f"{self._where}, rows of {stream.table}"
+            raise SpecError(str(error), where=where, next_step="Give the column a value: the schema says NOT NULL.") from error
 
     def _stand_in_rows(self, table: TableName, stream: Stream, rows: list[Row], *, is_removed: bool) -> list[Row]:
         keys = row_key(next(other for other in self._pipeline.tables if other.table == table))

@@ -47,10 +47,9 @@ def serve(
 def quality(pipeline: PipelineName, as_json: AsJson = False) -> None:
     """List expectations: rows failing now and in the last build."""
     from headrace.cli.render.results import show_quality
-    from headrace.operations.quality import report_quality
 
-    loaded = load(pipeline)
-    show_quality(out, report_quality(settings_here(), loaded), pipeline=loaded, as_json=as_json)
+    with project_here() as project:
+        show_quality(out, project.quality(pipeline), pipeline=project.pipeline(pipeline), as_json=as_json)
 
 
 def topics(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Annotated, Optional
 
 import typer
@@ -270,16 +269,10 @@ def publish(
 
     Without --full, publishes only the builds since the last publication.
     """
-    from headrace.app.board import lines
-    from headrace.sessions.publishing import choose_published, publishing
-
-    settings, loaded = settings_here(), load(pipeline)
-    if not loaded.serving.postgres:
-        say(f"{loaded.name} publishes nothing: pipeline.yml has no serving.postgres")
-        return
-    chosen = replace(loaded, serving=replace(loaded.serving, postgres=tuple(choose_published(loaded, table))))
-    with publishing(settings, chosen, report=say, published=lines(say).published) as publisher:
-        if publisher is not None and not publisher.publish(full=full):
+    with project_here() as project:
+        if not project.pipeline(pipeline).serving.postgres:
+            say(f"{project.pipeline(pipeline).name} publishes nothing: pipeline.yml has no serving.postgres")
+        elif not project.publish(pipeline, table=table, full=full):
             say("Postgres is up to date")
 
 
