@@ -1,10 +1,17 @@
-"""The error when Spark's process no longer answers."""
+"""How Spark starts, and the error when its process no longer answers."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from headrace.spark.session import explain_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_explain_end_out_of_memory(tmp_path: Path) -> None:
@@ -17,3 +24,8 @@ def test_explain_end_out_of_memory(tmp_path: Path) -> None:
 def test_explain_end_names_the_log(tmp_path: Path) -> None:
     assert explain_end(tmp_path).what == "Spark ended unexpectedly"
     assert "headrace logs spark" in explain_end(tmp_path).next_step
+
+
+@pytest.mark.spark
+def test_start_spark_keeps_the_handler_of_interrupts(spark: SparkSession) -> None:
+    assert "pyspark" not in str(getattr(signal.getsignal(signal.SIGINT), "__module__", None))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Optional
 
 import typer
@@ -73,6 +75,7 @@ export.command("airflow")(export_airflow)
 export.command("dagster")(export_dagster)
 seed = typer.Typer(help="Fill the database that a pipeline captures: seed serve.", no_args_is_help=True, rich_markup_mode=None)
 seed.command("serve")(serve_seeder)
+_INTERRUPTED = 130
 _COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, new, check, stage_config, up, down, status, logs, env, generate, receive, psql, land, run, submit),
     *(build, plan, publish, serve, quality, query, topics, notebook, lineage, commits, verify, replay, maintain),
@@ -89,11 +92,14 @@ app.command("seeder", hidden=True)(serve_seeder)
 
 def main() -> None:
     """Run the command line; an error of ours becomes its message and exit code, and so does a catalog that is away."""
+    interrupts = _note_interrupts()
     try:
         with translate_outages():
             app(_with_global_options_first(sys.argv[1:]), standalone_mode=True)
     except HeadraceError as error:
         _log_end(error, level=logging.DEBUG)
+        if interrupts.is_set():
+            sys.exit(_INTERRUPTED)
         err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
         sys.exit(error.exit_code)
     except OSError as error:
@@ -105,10 +111,24 @@ def main() -> None:
         err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except Exception as error:
         _log_end(error, level=logging.ERROR)
+        if interrupts.is_set():
+            sys.exit(_INTERRUPTED)
         raise
+
+
+def _note_interrupts() -> Event:
+    """Return an event that Ctrl-C sets: an interrupted call to Java ends with an error that doesn't say so."""
+    interrupts = Event()
+
+    def handle(number: int, frame: object) -> None:
+        interrupts.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    return interrupts
 
 
 def _log_end(error: Exception, *, level: int) -> None:

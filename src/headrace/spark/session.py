@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +74,7 @@ def start_spark(
     forked by `headrace.spark.worker_daemon`. All settings here are visible in the list of processes, so they contain no
     secrets: the catalog's secrets are set on sessions later (`iceberg/catalog/spark.py`), and tasks carry their own.
     """
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     settings.logs.mkdir(parents=True, exist_ok=True)
@@ -90,10 +92,9 @@ def start_spark(
         os.environ["PYSPARK_PYTHON"] = where.get("spark.pyspark.python", sys.executable)
     if "spark.driver.bindAddress" in where:
         os.environ["SPARK_LOCAL_IP"] = where["spark.driver.bindAddress"]
-    builder = SparkSession.builder.appName("headrace")
-    if not is_submitted():
-        builder = builder.master(with_retries(settings.spark_master))
     values = {
+        "spark.app.name": "headrace",
+        **({} if is_submitted() else {"spark.master": with_retries(settings.spark_master)}),
         "spark.driver.memory": settings.spark_driver_memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_form.as_uri()} -XX:+UseSerialGC {_JAVA_OPTIONS}",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
@@ -117,10 +118,11 @@ def start_spark(
         **settings.spark_conf,
         **(conf or {}),
     }
-    for key, value in values.items():
-        builder = builder.config(key, value)
-    with _stderr_to(log):
-        return builder.getOrCreate()
+    logging.getLogger().addFilter(_is_not_an_interrupt)
+    with _stderr_to(log), ThreadPoolExecutor(max_workers=1, thread_name_prefix="start-spark") as pool:
+        # In the main thread PySpark would replace the handler of Ctrl-C by one that calls Java from within a call to Java.
+        pool.submit(SparkContext.getOrCreate, SparkConf().setAll([*values.items()])).result()
+        return SparkSession.builder.config(map=dict(values)).getOrCreate()
 
 
 def stop_spark(spark: SparkSession) -> None:
@@ -161,6 +163,11 @@ def explain_end(logs: Path) -> ServiceError:
         where=str(log),
         next_step="Read the end of its log with: headrace logs spark   Then start again.",
     )
+
+
+def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for the traceback that py4j logs when Ctrl-C interrupts a call to Java."""
+    return "KeyboardInterrupt" not in record.getMessage()
 
 
 @contextmanager
