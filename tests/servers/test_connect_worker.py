@@ -19,6 +19,7 @@ from headrace.operations.doctor import examine, origins_of
 from headrace.servers import connect_worker, process
 from headrace.servers.archives import unpack
 from headrace.servers.connect import connect, find_connect, start_connect
+from headrace.servers.failed_start import explain_failure
 from headrace.servers.registry import find_registry, registry
 from headrace.settings import load_settings
 
@@ -70,7 +71,8 @@ def test_properties_and_plugins(tmp_path: Path) -> None:
     ],
 )
 def test_failures_are_explained(tmp_path: Path, log: str, what: str, step: str) -> None:
-    error = connect_worker.explain_failure(log, log=tmp_path / "connect.log")
+    signs = connect_worker.FAILURE_SIGNS
+    error = explain_failure("connect", "Connect", log, signs=signs, log=tmp_path / "connect.log")
     assert what in error.what
     assert step in error.next_step
 

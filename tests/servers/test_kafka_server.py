@@ -13,8 +13,9 @@ import pytest
 from headrace.errors import ServiceError, UnavailableError
 from headrace.servers import kafka as kafka_module
 from headrace.servers import ports, process
+from headrace.servers.failed_start import explain_failure, find_error_line
 from headrace.servers.kafka import kafka, running_kafka, start_kafka
-from headrace.servers.kafka_server import Server, explain_failure, find_error_line, last_port, write_properties
+from headrace.servers.kafka_server import Server, failure_signs, last_port, write_properties
 from headrace.settings import Settings, load_settings
 
 LOG = """\
@@ -76,7 +77,8 @@ def test_missing_java_says_what_to_do(
     ],
 )
 def test_broker_that_dies_says_why_where_and_what_to_do(line: str, what: str, step: str, tmp_path: Path) -> None:
-    error = explain_failure(LOG.format(line), log=tmp_path / "kafka.log", home=tmp_path)
+    signs = failure_signs(tmp_path)
+    error = explain_failure("kafka", "Kafka", LOG.format(line), signs=signs, log=tmp_path / "kafka.log")
     assert what in error.what
     assert line in error.what
     assert error.where == str(tmp_path / "kafka.log")

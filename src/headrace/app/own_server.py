@@ -12,8 +12,9 @@ from headrace.errors import ServiceError, UnavailableError
 from headrace.garbage import freeze_loaded
 from headrace.http.client import ask
 from headrace.http.server import make_server, run_server
-from headrace.servers import embedded, ports, process
+from headrace.servers import ports, process
 from headrace.servers.embedded import Embedded, Report
+from headrace.servers.launcher import choose_port, launch_until_ready, wait_until_ready
 from headrace.sessions.landing import stop_on_signals
 from headrace.settings import Settings
 from headrace.spec.model.pipeline import Pipeline
@@ -50,12 +51,10 @@ def own_server(
     """Return the server that a Headrace command runs with `--port`: the usual port, or a free one if that is taken."""
 
     def launch(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
-        port = embedded.choose_port(title, "", settings, usual=usual, last=None, report=report)
+        port = choose_port(title, "", settings, usual=usual, last=None, report=report)
         whole = (sys.executable, "-m", "headrace.cli", *command, "--port", str(port))
         start = process.Launch(name=name, command=whole, folder=settings.folder, environ=os.environ, port=port)
-        state = embedded.launch_until_ready(
-            settings, start, detached=detached, wait=lambda state: _wait_until_ready(state, title)
-        )
+        state = launch_until_ready(settings, start, detached=detached, wait=lambda state: _wait_until_ready(state, title))
         report(f"{title} is ready on http://{ports.HOST}:{port}")
         ready(report)
         return state
@@ -72,7 +71,7 @@ def _wait_until_ready(state: process.ServiceState, title: str) -> None:
             next_step=f"Read the log: headrace logs {state.name}",
         )
 
-    embedded.wait_until_ready(state, title=title, answers=lambda: _answers(state.port), explain=explain)
+    wait_until_ready(state, title=title, answers=lambda: _answers(state.port), explain=explain)
 
 
 def _answers(port: int) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from headrace.servers.embedded import Embedded, Report, RunningService
 from headrace.servers.jars import cache_folder, resolve_jars
 from headrace.servers.java import choose_java
 from headrace.servers.kafka import find_servers, kafka, start_kafka
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 NAME = "connect"
@@ -83,17 +83,11 @@ def secret_path(settings: Settings, name: str) -> Path:
     return settings.home / NAME / connect_worker.SECRETS / f"{name}.properties"
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     folder = settings.home / NAME
     servers = find_servers(settings)
     if servers is None:
         raise ServiceError("Connect requires Kafka, which is not running", where=NAME, next_step="Run: headrace up connect")
-
-    def choose() -> int:
-        last = embedded.last_port(folder)
-        return embedded.choose_port("Connect", "connect.port", settings, usual=settings.connect_port, last=last, report=report)
-
-    port = choose()
     cache = cache_folder(os.environ)
     resolved = resolve_jars(NAME, report=report)
     plugins = {path.name.partition("-")[0]: unpack(path, cache=cache).rglob("*.jar") for path in resolved if _is_archive(path)}
@@ -101,15 +95,13 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
     connect_worker.write_login(folder, password=_password(settings))
     jars = tuple(path for path in resolved if not _is_archive(path))
     worker = connect_worker.Worker(folder, choose_java(os.environ).program, jars)
-    report("Connect is starting")
-    began = time.monotonic()
+    own = settings.kafka_bootstrap_servers is not None
 
-    def start(port: int) -> process.ServiceState:
-        own = settings.kafka_bootstrap_servers is not None
+    def launch(port: int) -> process.Launch:
         client = java_client(servers)
         private_port = ports.find_free_port()
         connect_worker.write_properties(folder, servers=str(servers), port=private_port, own_kafka=own, client=client)
-        launch = process.Launch(
+        return process.Launch(
             name=NAME,
             command=worker.command,
             folder=folder,
@@ -118,35 +110,31 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             gate=process.Gate(private_port),
             secure=True,
         )
-        return embedded.launch_until_ready(
-            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
-        )
 
-    state = embedded.retry_start(start, port=port, choose=choose, retryable=[connect_worker.PORT_TAKEN])
-    embedded.save_port(folder, state.port)
-    report(f"Connect is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
-    return state
+    return launch
 
 
 def _is_archive(path: Path) -> bool:
     return path.name.endswith(ENDING)
 
 
-def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
-    embedded.wait_until_ready(
-        state,
-        title="Connect",
-        answers=lambda: is_fine(f"{_url(settings, state.port)}/health", timeout=2.0),
-        explain=lambda text: connect_worker.explain_failure(text, log=Path(state.log)),
-        pause=0.1,
-    )
+def _is_ready(settings: Settings, state: process.ServiceState) -> bool:
+    return is_fine(f"{_url(settings, state.port)}/health", timeout=2.0)
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
     return is_fine(f"{_url(settings, state.port)}/connectors", timeout=ANSWER_TIMEOUT)
 
 
-WORKER = Embedded(NAME, "Connect", launch=_start, answers=_answers, always_secure=True)
+_LAUNCHER = Launcher(
+    NAME,
+    "Connect",
+    port=lambda settings: settings.connect_port,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=lambda home: connect_worker.FAILURE_SIGNS,
+)
+WORKER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=_answers, always_secure=True)
 
 
 def _check_own(url: str, *, origin: str) -> None:

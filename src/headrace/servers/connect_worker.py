@@ -19,14 +19,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import ServiceError
 from headrace.kafka.client import KEYSTORE, JavaClient
 from headrace.secret_files import write_privately
+from headrace.servers.failed_start import Sign, no_memory, port_taken
 from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG
-from headrace.servers.kafka_server import MAX_MESSAGE_BYTES, find_error_line
+from headrace.servers.kafka_server import MAX_MESSAGE_BYTES
 from headrace.servers.ports import HOST
 
-PORT_TAKEN = "its port is taken"
 SECRETS = "secrets"
 CONVERTER = "converter"
 APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
@@ -82,6 +81,11 @@ KafkaConnect {{
 }};
 """
 
+FAILURE_SIGNS = (
+    port_taken("HEADRACE_CONNECT_PORT", also="Unable to initialize REST server"),
+    no_memory("Connect takes up to 800 MB"),
+    Sign("Failed to connect to and describe Kafka cluster", "it can't reach Kafka", "Check that Kafka runs: headrace status"),
+)
 _CLIENTS = ("", "producer.", "consumer.", "admin.")
 
 
@@ -159,16 +163,3 @@ def read_servers(folder: Path) -> str | None:
     except OSError:
         return None
     return next((line.partition("=")[2] for line in text.splitlines() if line.startswith("bootstrap.servers=")), None)
-
-
-def explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a worker that ended during its start, from its log."""
-    if "Address already in use" in text or "Unable to initialize REST server" in text:
-        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_CONNECT_PORT=<number>"
-    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "not enough memory", "End other programs: Connect takes up to 800 MB."
-    elif "Failed to connect to and describe Kafka cluster" in text:
-        what, step = "it can't reach Kafka", "Check that Kafka runs: headrace status"
-    else:
-        what, step = "it ended during its start", "Read the log: headrace logs connect"
-    return ServiceError(f"Connect did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)

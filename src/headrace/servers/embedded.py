@@ -6,8 +6,7 @@ until `headrace down`. After a crash it restarts on the same data, and on the sa
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ from headrace.servers import ports, process
 from headrace.settings import Settings
 
 START_TIMEOUT = 90.0
-ATTEMPTS = 3
-_PAUSE = 0.3
 
 Report = Callable[[str], None]
 S = TypeVar("S", bound="RunningService")
@@ -46,8 +43,8 @@ class RunningService:
 class Embedded:
     """A server that Headrace can start: its name in files and its title in messages.
 
-    `launch` starts it and returns its state once it answers; `answers` checks a server that is already running. A `securable`
-    server requires a password if `services.secure` is set, an `always_secure` one in any case.
+    `launch` starts it (see launcher.py) and returns its state once it answers; `answers` checks a server that is already
+    running. A `securable` server requires a password if `services.secure` is set, an `always_secure` one in any case.
     """
 
     name: str
@@ -98,105 +95,6 @@ def stop(server: Embedded, settings: Settings, *, report: Report) -> bool:
         return False
     with _start_lock(server, settings, report=report):
         return process.stop(settings.home, server.name)
-
-
-def launch_until_ready(
-    settings: Settings,
-    launch: process.Launch,
-    *,
-    detached: bool,
-    wait: Callable[[process.ServiceState], None],
-) -> process.ServiceState:
-    """Start a process, wait for it and return its state; stop it if it does not become ready."""
-    state = process.start(settings.home, launch, detached=detached)
-    try:
-        wait(state)
-    except BaseException:
-        process.stop(settings.home, launch.name, grace=2.0)
-        raise
-    return process.mark_ready(settings.home, state)
-
-
-def retry_start(
-    start: Callable[[int], process.ServiceState], *, port: int, choose: Callable[[], int], retryable: Sequence[str]
-) -> process.ServiceState:
-    """Call `start` with a port and return its state; on an error with one of the `retryable` reasons, retry on a new port."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return start(port)
-        except ServiceError as error:
-            if not any(reason in error.what for reason in retryable):
-                raise
-            time.sleep(_PAUSE)
-            port = choose()
-    return start(port)
-
-
-def choose_port(title: str, setting: str, settings: Settings, *, usual: int, last: int | None, report: Report) -> int:
-    """Return the port of the last run, else the usual one, else a free one.
-
-    Raises a ServiceError if the user has set the port and it is taken.
-    """
-    if settings.origins.get(setting, "default") != "default":
-        if not ports.becomes_free(usual):
-            raise ServiceError(
-                f"port {usual} is taken{ports.describe_holder(usual)}",
-                where=f"{setting}, from {settings.origins[setting]}",
-                next_step="Stop that program, choose another port, or unset it to use a free one.",
-            )
-        return usual
-    if last is not None and ports.becomes_free(last):
-        return last
-    if ports.is_free(usual):
-        return usual
-    port = ports.find_free_port()
-    report(f"Port {usual} is taken{ports.describe_holder(usual)}: {title} uses {port}")
-    return port
-
-
-def wait_until_ready(
-    state: process.ServiceState,
-    *,
-    title: str,
-    answers: Callable[[], bool],
-    explain: Callable[[str], ServiceError],
-    pause: float = 0.05,
-) -> None:
-    """Return when a server answers. If it ends before that, raises the error that `explain` returns for its log."""
-    deadline = time.monotonic() + START_TIMEOUT
-    while time.monotonic() < deadline:
-        if process.find_process(state) is None:
-            raise explain(read_log(state))
-        if answers():
-            return
-        time.sleep(pause)
-    raise no_answer(title, state)
-
-
-def last_port(folder: Path) -> int | None:
-    """Return the port that `save_port` wrote in the last run, or None if this is the first."""
-    try:
-        return int((folder / "port").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-
-
-def save_port(folder: Path, port: int) -> None:
-    """Write the port of a server to its folder, as the preferred port of the next start."""
-    (folder / "port").write_text(f"{port}\n", encoding="ascii")
-
-
-def read_log(state: process.ServiceState) -> str:
-    return Path(state.log).read_text(encoding="utf-8", errors="replace")
-
-
-def no_answer(title: str, state: process.ServiceState) -> ServiceError:
-    """Return the error for a running server that has not answered in time."""
-    return ServiceError(
-        f"{title} did not answer within {START_TIMEOUT:.0f} seconds",
-        where=state.log,
-        next_step=f"If this machine is very busy, run the command again. Otherwise read the log: headrace logs {state.name}",
-    )
 
 
 def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, report: Report) -> process.ServiceState:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,12 @@ class Java:
     @property
     def program(self) -> Path:
         return self.home / "bin" / "java"
+
+
+def clear_temporary(folder: Path) -> None:
+    """Create an empty `tmp` in a server's folder, where `SERVER_OPTIONS` put Java's temporary files."""
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    (folder / "tmp").mkdir(parents=True)
 
 
 def find_java_home(environ: Mapping[str, str], *, cache: Path) -> Path:

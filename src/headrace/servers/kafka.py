@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,9 +15,10 @@ from headrace.errors import UnavailableError
 from headrace.kafka.client import KafkaServers, own_servers, with_login
 from headrace.secret_files import keep_secret
 from headrace.servers import embedded, kafka_server, ports, process
-from headrace.servers.embedded import START_TIMEOUT, Embedded, Report, RunningService
+from headrace.servers.embedded import Embedded, Report, RunningService
 from headrace.servers.jars import resolve_jars
 from headrace.servers.java import choose_java
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 NAME = "kafka"
@@ -76,69 +75,46 @@ def stop_kafka(settings: Settings, *, report: Report = lambda line: None) -> boo
     return embedded.stop(BROKER, settings, report=report)
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
-    folder = settings.home / "kafka"
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
+    folder = settings.home / NAME
     folder.mkdir(parents=True, exist_ok=True)
     kafka_server.check_space(settings.home)
-
-    def choose() -> int:
-        last = kafka_server.last_port(folder)
-        return embedded.choose_port("Kafka", "kafka.port", settings, usual=settings.kafka_port, last=last, report=report)
-
-    port = choose()
-    java = choose_java(os.environ)
-    server = kafka_server.Server(folder=folder, java=java.program, jars=resolve_jars(NAME, report=report))
-    report("Kafka is starting")
-    began = time.monotonic()
-    kafka_server.format_storage(server)
+    server = kafka_server.Server(folder=folder, java=choose_java(os.environ).program, jars=resolve_jars(NAME, report=report))
     password = _password(settings) if settings.services_secure else None
 
-    def start(port: int) -> process.ServiceState:
+    def launch(port: int) -> process.Launch:
+        kafka_server.format_storage(server)
         kafka_server.write_properties(server, port=port, controller_port=ports.find_free_port(), password=password)
         command = server.command("kafka.Kafka", "server.properties")
-        launch = process.Launch(
-            name=NAME, command=command, folder=folder, environ=os.environ, port=port, secure=settings.services_secure
-        )
-        cluster = kafka_server.read_cluster_id(folder)
-        return embedded.launch_until_ready(
-            settings,
-            launch,
-            detached=detached,
-            wait=lambda state: _wait_until_ready(settings, state, cluster=cluster),
-        )
+        secure = settings.services_secure
+        return process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port, secure=secure)
 
-    state = embedded.retry_start(start, port=port, choose=choose, retryable=[kafka_server.PORT_TAKEN])
-    report(f"Kafka is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
-    return state
+    return launch
 
 
-def _wait_until_ready(settings: Settings, state: process.ServiceState, *, cluster: str | None) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while ports.is_free(state.port):
-        _check_alive(state, home=settings.home)
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.05)
-    client = _client(_servers(settings, state))
-    while time.monotonic() < deadline:
-        answered = _ask(client, timeout=1.0)
-        if answered is not None and answered == cluster:
-            return
-        _check_alive(state, home=settings.home)
-        time.sleep(0.05)
-    raise embedded.no_answer("Kafka", state)
-
-
-def _check_alive(state: process.ServiceState, *, home: Path) -> None:
-    if process.find_process(state) is None:
-        raise kafka_server.explain_failure(embedded.read_log(state), log=Path(state.log), home=home)
+def _is_ready(settings: Settings, state: process.ServiceState) -> bool:
+    """Return whether this home's broker answers on the port, and not another one."""
+    if ports.is_free(state.port):
+        return False
+    cluster = _ask(_client(_servers(settings, state)), timeout=1.0)
+    return cluster is not None and cluster == kafka_server.read_cluster_id(settings.home / NAME)
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
     return _ask(_client(_servers(settings, state)), timeout=ANSWER_TIMEOUT) is not None
 
 
-BROKER = Embedded(NAME, "Kafka", launch=_start, answers=_answers, securable=True)
+_LAUNCHER = Launcher(
+    NAME,
+    "Kafka",
+    port=lambda settings: settings.kafka_port,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=kafka_server.failure_signs,
+    last_port=kafka_server.last_port,
+    pause=0.05,
+)
+BROKER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=_answers, securable=True)
 
 
 def _servers(settings: Settings, state: process.ServiceState) -> KafkaServers:

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from headrace.errors import ServiceError
 from headrace.secret_files import write_privately
-from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG
+from headrace.servers.failed_start import DISK_FULL, Sign, explain_failure, no_memory, port_taken
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, clear_temporary
 from headrace.servers.ports import HOST
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ENOUGH_SPACE = 500 * 1000 * 1000
-PORT_TAKEN = "its port is taken"
 
 # A producer may start before its pipeline. Its first message then creates the topic with one partition, and the pipeline adds
 # the others (ensure_topics). The reverse would not work, because Kafka can't remove partitions.
@@ -122,8 +122,7 @@ def last_port(folder: Path) -> int | None:
 
 def format_storage(server: Server) -> None:
     """Format `data/`. Idempotent; an interrupted call leaves no partial `data/` behind."""
-    shutil.rmtree(server.folder / "tmp", ignore_errors=True)
-    (server.folder / "tmp").mkdir(parents=True)
+    clear_temporary(server.folder)
     if server.data.exists():
         return
     fresh = server.folder / "formatting"
@@ -147,7 +146,8 @@ def format_storage(server: Server) -> None:
         check=False,
     )
     if done.returncode != 0 or not (fresh / "meta.properties").exists():
-        raise explain_failure(done.stdout + done.stderr, log=server.folder, home=server.folder.parent)
+        signs = failure_signs(server.folder.parent)
+        raise explain_failure("kafka", "Kafka", done.stdout + done.stderr, signs=signs, log=server.folder)
     os.rename(fresh, server.data)
     (server.folder / "format.properties").unlink()
 
@@ -173,29 +173,17 @@ def check_space(home: Path) -> None:
         )
 
 
-def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Return the error for a broker that ended during its start, from its log."""
-    line = find_error_line(text)
-    if "No space left on device" in text:
-        what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
-    elif "Address already in use" in text or "BindException" in text:
-        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_KAFKA_PORT=<number>"
-    elif re.search(r"insufficient memory|Could not reserve enough space|OutOfMemoryError", text):
-        what, step = "not enough memory", "End other programs: the broker takes up to 700 MB."
-    elif re.search(r"(?i)meta\.?properties|metadata\.version|quorum-?state|bootstrap\.checkpoint|corrupt", text):
-        what = "its storage is damaged or from another version"
-        step = f"To start with empty topics: mv {home / 'kafka'} {home / 'kafka.broken'}   then run the command again."
-    else:
-        what, step = "it ended during its start", "Read the log: headrace logs kafka"
-    return ServiceError(f"Kafka did not start: {what} ({line})", where=str(log), next_step=step)
-
-
-def find_error_line(text: str) -> str:
-    """Return the line of a log that most likely has the reason of a failure: the last cause, else error, else line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "... ", "headrace: "))]
-    for sign in (r"^Caused by:", r"Exception|Error:", r"\b(FATAL|ERROR)\b"):
-        matches = [line for line in telling if re.search(sign, line)]
-        if matches:
-            return matches[-1][:300]
-    return telling[-1][:300] if telling else "its log is empty"
+def failure_signs(home: Path) -> tuple[Sign, ...]:
+    """Return the causes of failed starts of a home's broker."""
+    return (
+        DISK_FULL,
+        port_taken("HEADRACE_KAFKA_PORT"),
+        no_memory(
+            "the broker takes up to 700 MB", pattern="insufficient memory|Could not reserve enough space|OutOfMemoryError"
+        ),
+        Sign(
+            r"(?i)meta\.?properties|metadata\.version|quorum-?state|bootstrap\.checkpoint|corrupt",
+            "its storage is damaged or from another version",
+            f"To start with empty topics: mv {home / 'kafka'} {home / 'kafka.broken'}   then run the command again.",
+        ),
+    )

@@ -7,6 +7,7 @@ these three are readable only by their owner. The server listens on 127.0.0.1 on
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from headrace.http.client import ask
 from headrace.secret_files import keep_secret, write_privately
 from headrace.servers import embedded, ports, process
 from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.failed_start import signs_in_stack
 from headrace.servers.jars import resolve_jars
-from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java
-from headrace.servers.java_server import JavaServer, start_server
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java, clear_temporary
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 NAME = "s3"
@@ -67,22 +69,24 @@ def find_keys(settings: Settings) -> Keys:
     return Keys(keep_secret(folder / "access-key"), keep_secret(folder / "secret-key"))
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     folder = settings.home / NAME
+    clear_temporary(folder)
     (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
     (folder / "data" / BUCKET).chmod(0o700)  # S3Proxy makes a bucket public if others may read its folder
     keys = find_keys(settings)
     jars = resolve_jars(NAME, report=report)
     java = choose_java(os.environ).program
 
-    def command(port: int) -> tuple[str, ...]:
+    def launch(port: int) -> process.Launch:
         _write_properties(folder, keys, port=port)
         log = "-Dorg.slf4j.simpleLogger.cacheOutputStream=true"  # S3Proxy redirects standard error to its logger
         class_path = os.pathsep.join(map(str, jars))
         options = ("-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *SIMPLE_LOG, log)
-        return (str(java), *options, "-cp", class_path, "org.gaul.s3proxy.Main", "--properties", "server.properties")
+        command = (str(java), *options, "-cp", class_path, "org.gaul.s3proxy.Main", "--properties", "server.properties")
+        return process.Launch(name=NAME, command=command, folder=folder, environ=os.environ, port=port)
 
-    return start_server(_JAVA, settings, command=command, environ={}, detached=detached, report=report)
+    return launch
 
 
 def _write_properties(folder: Path, keys: Keys, *, port: int) -> None:
@@ -91,13 +95,21 @@ def _write_properties(folder: Path, keys: Keys, *, port: int) -> None:
     write_privately(folder / "server.properties", text)
 
 
-def _is_ready(settings: Settings, port: int) -> bool:
+def _is_ready(settings: Settings, state: process.ServiceState) -> bool:
     """Return whether the server denies a request without keys, which it does once it is ready."""
     try:
-        return ask(f"http://{ports.HOST}:{port}/{BUCKET}", timeout=5.0).status == _FORBIDDEN
+        return ask(f"http://{ports.HOST}:{state.port}/{BUCKET}", timeout=5.0).status == _FORBIDDEN
     except UnavailableError:
         return False
 
 
-_JAVA = JavaServer(NAME, "The object store", port=9000, memory_mb=400, answers=_is_ready)
-SERVER = Embedded(NAME, "The object store", launch=_start, answers=lambda settings, state: _is_ready(settings, state.port))
+_SIGNS = signs_in_stack(NAME, memory_mb=400)
+_LAUNCHER = Launcher(
+    NAME,
+    "The object store",
+    port=lambda settings: 9000,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=lambda home: _SIGNS,
+)
+SERVER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=_is_ready)

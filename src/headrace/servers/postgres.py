@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -16,6 +14,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headrace.errors import SettingsError, UnavailableError
 from headrace.servers import embedded, ports, postgres_server, process
 from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.failed_start import PORT_TAKEN
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 NAME = "postgres"
@@ -80,24 +80,13 @@ def without_password(dsn: str) -> str:
     return f"{user}{parts.get('host') or parts.get('hostaddr') or 'localhost'}{port}/{parts.get('dbname') or ''}"
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     server = postgres_server.prepare(settings.home)
 
-    def choose() -> int:
-        last = embedded.last_port(server.folder)
-        return embedded.choose_port(
-            "Postgres", "postgres.port", settings, usual=settings.postgres_port, last=last, report=report
-        )
-
-    port = choose()
-    report("Postgres is starting")
-    began = time.monotonic()
-    postgres_server.initialise(server)
-    password = postgres_server.choose_password(server.folder, settings.postgres_password)
-
-    def start(port: int) -> process.ServiceState:
-        postgres_server.set_rights(server, password)
-        launch = process.Launch(
+    def launch(port: int) -> process.Launch:
+        postgres_server.initialise(server)
+        postgres_server.set_rights(server, postgres_server.choose_password(server.folder, settings.postgres_password))
+        return process.Launch(
             name=NAME,
             command=server.command(port=port),
             folder=server.data,
@@ -106,26 +95,12 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             user=server.user,
             ending=signal.SIGINT,  # a fast shutdown; SIGTERM would wait for every client to disconnect
         )
-        return embedded.launch_until_ready(
-            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
-        )
 
-    state = embedded.retry_start(
-        start, port=port, choose=choose, retryable=[postgres_server.PORT_TAKEN, postgres_server.STILL_ENDING]
-    )
-    embedded.save_port(server.folder, state.port)
-    report(f"Postgres is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
-    return state
+    return launch
 
 
-def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
-    dsn = _dsn(settings, state)
-    embedded.wait_until_ready(
-        state,
-        title="Postgres",
-        answers=lambda: _try(dsn) is None,
-        explain=lambda text: postgres_server.explain_failure(text, log=Path(state.log), home=settings.home),
-    )
+def _is_ready(settings: Settings, state: process.ServiceState) -> bool:
+    return _try(_dsn(settings, state)) is None
 
 
 def _answers(settings: Settings, state: process.ServiceState) -> bool:
@@ -139,7 +114,17 @@ def _answers(settings: Settings, state: process.ServiceState) -> bool:
     return problem is None
 
 
-SERVER = Embedded(NAME, "Postgres", launch=_start, answers=_answers)
+_LAUNCHER = Launcher(
+    NAME,
+    "Postgres",
+    port=lambda settings: settings.postgres_port,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=postgres_server.failure_signs,
+    retryable=(PORT_TAKEN, postgres_server.STILL_ENDING),
+    pause=0.05,
+)
+SERVER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=_answers)
 
 
 def _check_own(url: str, *, origin: str) -> None:

@@ -25,12 +25,11 @@ from psycopg import sql
 
 from headrace.errors import ServiceError, SettingsError
 from headrace.secret_files import keep_secret
-from headrace.servers.kafka_server import find_error_line
+from headrace.servers.failed_start import DISK_FULL, Sign, explain_failure, no_memory, port_taken
 from headrace.servers.ports import HOST
 from headrace.servers.watchdog import as_user
 from headrace.settings import SECRETS
 
-PORT_TAKEN = "its port is taken"
 STILL_ENDING = "the previous server has not ended yet"
 ROLE = "analytics"
 SHARED_CACHE = Path("/var/cache/headrace")
@@ -149,25 +148,22 @@ def choose_password(folder: Path, given: str | None, *, name: str = ROLE, variab
     return keep_secret(folder / ("password" if name == ROLE else f"password-{name}"))
 
 
-def explain_failure(text: str, *, log: Path, home: Path) -> ServiceError:
-    """Return the error for a server that ended during its start, from its log."""
-    line = find_error_line(text)
-    if "No space left on device" in text:
-        what, step = "the disk is full", "Free some space, or set HEADRACE_HOME to a folder on another disk."
-    elif "Address already in use" in text:
-        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_POSTGRES_PORT=<number>"
-    elif re.search(r"is still in use|lock file .* already exists", text):
-        what, step = STILL_ENDING, "Wait a moment, then run the command again."
-    elif re.search(r"could not (map|create|resize) (anonymous )?shared memory|Cannot allocate memory", text):
-        what, step = "not enough memory", "End other programs: Postgres takes up to 200 MB."
-    elif re.search(
-        r"incompatible with server|invalid|corrupt|could not locate a valid checkpoint|not a database cluster", text
-    ):
-        what = "its data is damaged or from another version"
-        step = f"To start with an empty one: mv {home / 'postgres'} {home / 'postgres.broken'}   then run the command again."
-    else:
-        what, step = "it ended during its start", "Read the log: headrace logs postgres"
-    return ServiceError(f"Postgres did not start: {what} ({line})", where=str(log), next_step=step)
+def failure_signs(home: Path) -> tuple[Sign, ...]:
+    """Return the causes of failed starts of a home's server."""
+    return (
+        DISK_FULL,
+        port_taken("HEADRACE_POSTGRES_PORT"),
+        Sign(r"is still in use|lock file .* already exists", STILL_ENDING, "Wait a moment, then run the command again."),
+        no_memory(
+            "Postgres takes up to 200 MB",
+            pattern=r"could not (map|create|resize) (anonymous )?shared memory|Cannot allocate memory",
+        ),
+        Sign(
+            r"incompatible with server|invalid|corrupt|could not locate a valid checkpoint|not a database cluster",
+            "its data is damaged or from another version",
+            f"To start with an empty one: mv {home / 'postgres'} {home / 'postgres.broken'}   then run the command again.",
+        ),
+    )
 
 
 def _run(server: Server, program: str, *arguments: str, folder: Path, stdin: str = "") -> None:
@@ -183,7 +179,8 @@ def _run(server: Server, program: str, *arguments: str, folder: Path, stdin: str
         **given,
     )
     if done.returncode != 0 or re.search(r"^\S.* (ERROR|FATAL|PANIC): ", done.stderr, re.MULTILINE):
-        raise explain_failure(done.stdout + done.stderr, log=folder, home=server.folder.parent)
+        signs = failure_signs(server.folder.parent)
+        raise explain_failure("postgres", "Postgres", done.stdout + done.stderr, signs=signs, log=folder)
 
 
 def _choose_user() -> str:

@@ -10,22 +10,22 @@ The registry always requires the password. Unless `services.secure` is set, the 
 from __future__ import annotations
 
 import os
-import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from headrace.errors import ServiceError, UnavailableError
+from headrace.errors import UnavailableError
 from headrace.http.client import is_fine, without_secrets
 from headrace.secret_files import keep_secret, write_privately
 from headrace.servers import embedded, ports, process
 from headrace.servers.archives import unpack
 from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.failed_start import no_memory, port_taken
 from headrace.servers.jars import cache_folder, resolve_jars
-from headrace.servers.java import SERVER_OPTIONS, choose_java
-from headrace.servers.kafka_server import find_error_line
+from headrace.servers.java import SERVER_OPTIONS, choose_java, clear_temporary
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 NAME = "registry"
@@ -34,7 +34,6 @@ COMPATIBLE = "/apis/ccompat/v7"
 NATIVE = "/apis/registry/v2"
 """The path of Apicurio's own API, which its converter uses."""
 USER = "headrace"
-PORT_TAKEN = "its port is taken"
 ANSWER_TIMEOUT = 10.0
 _JAVA = (21, 25)
 _LOGIN = """\
@@ -117,32 +116,21 @@ def stop_registry(settings: Settings, *, report: Report = lambda line: None) -> 
     return embedded.stop(SERVER, settings, report=report)
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     folder = settings.home / NAME
-    shutil.rmtree(folder / "tmp", ignore_errors=True)
-    (folder / "tmp").mkdir(parents=True)
-
-    def choose() -> int:
-        last = embedded.last_port(folder)
-        usual = settings.registry_port
-        return embedded.choose_port("the registry", "registry.port", settings, usual=usual, last=last, report=report)
-
-    port = choose()
+    clear_temporary(folder)
     (archive,) = resolve_jars(NAME, report=report)
     program = unpack(archive, cache=cache_folder(os.environ)) / "quarkus-run.jar"
     java = choose_java(os.environ, supported=_JAVA)
-    report("The registry is starting")
-    began = time.monotonic()
-
     credentials = folder / "credentials"
     password = _password(settings)
     write_privately(credentials, f"{USER}:{password}\n")
     (folder / "config").mkdir(exist_ok=True)
     write_privately(folder / "config" / "application.properties", _LOGIN.format(user=USER, password=password))
 
-    def start(port: int) -> process.ServiceState:
+    def launch(port: int) -> process.Launch:
         private_port = ports.find_free_port()
-        launch = process.Launch(
+        return process.Launch(
             name=NAME,
             command=_command(java.program, program, port=private_port),
             folder=folder,
@@ -151,14 +139,8 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             gate=process.Gate(private_port, None if settings.services_secure else credentials),
             secure=settings.services_secure,
         )
-        return embedded.launch_until_ready(
-            settings, launch, detached=detached, wait=lambda state: _wait_until_ready(settings, state)
-        )
 
-    state = embedded.retry_start(start, port=port, choose=choose, retryable=[PORT_TAKEN])
-    embedded.save_port(folder, state.port)
-    report(f"The registry is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
-    return state
+    return launch
 
 
 def _command(java: Path, program: Path, *, port: int) -> tuple[str, ...]:
@@ -174,32 +156,23 @@ def _command(java: Path, program: Path, *, port: int) -> tuple[str, ...]:
     return (str(java), "-Xms32m", "-Xmx256m", *SERVER_OPTIONS, *defined, "-jar", str(program))
 
 
-def _wait_until_ready(settings: Settings, state: process.ServiceState) -> None:
-    embedded.wait_until_ready(
-        state,
-        title="The registry",
-        answers=lambda: is_fine(f"{_url(settings, RegistryService.of(state))}/subjects", timeout=2.0),
-        explain=lambda text: _explain_failure(text, log=Path(state.log)),
-        pause=0.1,
-    )
+def _is_ready(settings: Settings, state: process.ServiceState, *, timeout: float = 2.0) -> bool:
+    return is_fine(f"{_url(settings, RegistryService.of(state))}/subjects", timeout=timeout)
 
 
-def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a registry that ended during its start, from its log."""
-    if "Address already in use" in text or "already bound" in text:
-        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_REGISTRY_PORT=<number>"
-    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "not enough memory", "End other programs: the registry takes up to 500 MB."
-    else:
-        what, step = "it ended during its start", "Read the log: headrace logs registry"
-    return ServiceError(f"The registry did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)
-
-
-def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return is_fine(f"{_url(settings, RegistryService.of(state))}/subjects", timeout=ANSWER_TIMEOUT)
-
-
-SERVER = Embedded(NAME, "The registry", launch=_start, answers=_answers, securable=True)
+_SIGNS = (
+    port_taken("HEADRACE_REGISTRY_PORT", also="already bound"),
+    no_memory("the registry takes up to 500 MB"),
+)
+_LAUNCHER = Launcher(
+    NAME,
+    "The registry",
+    port=lambda settings: settings.registry_port,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=lambda home: _SIGNS,
+)
+SERVER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=partial(_is_ready, timeout=ANSWER_TIMEOUT), securable=True)
 
 
 def _check_own(url: str, *, origin: str) -> None:

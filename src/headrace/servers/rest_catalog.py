@@ -7,6 +7,7 @@ program would listen on all addresses and log its passwords. It requires no toke
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from headrace.errors import ServiceError
 from headrace.http.client import is_fine
 from headrace.servers import embedded, ports, process
 from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.failed_start import signs_in_stack
 from headrace.servers.jars import resolve_jars
-from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java
-from headrace.servers.java_server import JavaServer, start_server
+from headrace.servers.java import SERVER_OPTIONS, SIMPLE_LOG, choose_java, clear_temporary
+from headrace.servers.launcher import Launcher
 from headrace.servers.object_store import BUCKET, REGION, find_keys, running_object_store
 from headrace.servers.postgres import find_postgres
 from headrace.settings import Settings
@@ -48,7 +50,8 @@ def running_rest_catalog(settings: Settings) -> RestCatalogService | None:
     return None if state is None else RestCatalogService.of(state)
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
+    folder = settings.home / NAME
     dsn, store = find_postgres(settings), running_object_store(settings)
     if dsn is None or store is None:
         raise ServiceError(
@@ -57,10 +60,12 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
             next_step="Run: headrace up --profile stack",
         )
     _make_database(dsn)
+    clear_temporary(folder)
     parts, keys = conninfo_to_dict(dsn), find_keys(settings)
     jars = resolve_jars(NAME, report=report)
     java = choose_java(os.environ).program
     environ = {
+        **os.environ,
         "HEADRACE_CATALOG_DATABASE": f"jdbc:postgresql://{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{DATABASE}",
         "HEADRACE_CATALOG_USER": str(parts.get("user", "")),
         "HEADRACE_CATALOG_PASSWORD": str(parts.get("password", "")),
@@ -71,12 +76,13 @@ def _start(settings: Settings, detached: bool, report: Report) -> process.Servic
         "AWS_REGION": REGION,
     }
 
-    def command(port: int) -> tuple[str, ...]:
+    def launch(port: int) -> process.Launch:
         class_path = os.pathsep.join(map(str, jars))
         options = ("-Xms32m", "-Xmx384m", *SERVER_OPTIONS, *SIMPLE_LOG, _QUIET, f"-Dheadrace.port={port}")
-        return (str(java), *options, "-cp", class_path, "org.eclipse.jetty.xml.XmlConfiguration", str(_DESCRIPTION))
+        command = (str(java), *options, "-cp", class_path, "org.eclipse.jetty.xml.XmlConfiguration", str(_DESCRIPTION))
+        return process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
 
-    return start_server(_JAVA, settings, command=command, environ=environ, detached=detached, report=report)
+    return launch
 
 
 def _make_database(dsn: str) -> None:
@@ -86,9 +92,12 @@ def _make_database(dsn: str) -> None:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
-def _is_ready(settings: Settings, port: int) -> bool:
-    return is_fine(f"http://{ports.HOST}:{port}/v1/config", timeout=5.0)
+def _is_ready(settings: Settings, state: process.ServiceState) -> bool:
+    return is_fine(f"http://{ports.HOST}:{state.port}/v1/config", timeout=5.0)
 
 
-_JAVA = JavaServer(NAME, "The catalog", port=8181, memory_mb=600, answers=_is_ready)
-SERVER = Embedded(NAME, "The catalog", launch=_start, answers=lambda settings, state: _is_ready(settings, state.port))
+_SIGNS = signs_in_stack(NAME, memory_mb=600)
+_LAUNCHER = Launcher(
+    NAME, "The catalog", port=lambda settings: 8181, prepare=_prepare, is_ready=_is_ready, signs=lambda home: _SIGNS
+)
+SERVER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=_is_ready)

@@ -8,7 +8,9 @@ files and logs of executors; Spark removes an application's files a day after it
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,8 +19,9 @@ from headrace.http.client import ask
 from headrace.secret_files import keep_secret, write_privately
 from headrace.servers import embedded, ports, process
 from headrace.servers.embedded import Embedded, Report, RunningService
-from headrace.servers.java import find_java_home
-from headrace.servers.java_server import JavaServer, start_server
+from headrace.servers.failed_start import signs_in_stack
+from headrace.servers.java import clear_temporary, find_java_home
+from headrace.servers.launcher import Launcher
 from headrace.settings import Settings
 
 MASTER = "spark-master"
@@ -59,38 +62,41 @@ def application_conf_dir(settings: Settings) -> Path:
     return folder
 
 
-def _start_master(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare_master(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     folder = settings.home / MASTER
-    folder.mkdir(parents=True, exist_ok=True)
+    clear_temporary(folder)
     environ = _environ(settings, MASTER)
 
-    def command(port: int) -> tuple[str, ...]:
+    def launch(port: int) -> process.Launch:
         ui_port = ports.find_free_port()
         (folder / _UI_PORT).write_text(f"{ui_port}\n", encoding="ascii")
         arguments = ("--host", ports.HOST, "--port", str(port), "--webui-port", str(ui_port))
-        return (_spark_class(), "org.apache.spark.deploy.master.Master", *arguments)
+        command = (_spark_class(), "org.apache.spark.deploy.master.Master", *arguments)
+        return process.Launch(name=MASTER, command=command, folder=folder, environ=environ, port=port)
 
-    return start_server(_MASTER, settings, command=command, environ=environ, detached=detached, report=report)
+    return launch
 
 
-def _start_worker(server: JavaServer, settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare_worker(name: str, settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     master = running_master(settings)
     if master is None:
         raise ServiceError(
             "a Spark worker requires a master, and none is running",
-            where=server.name,
+            where=name,
             next_step="Run: headrace up --profile stack",
         )
-    work = settings.home / server.name / "work"
-    work.mkdir(parents=True, exist_ok=True)
+    folder = settings.home / name
+    clear_temporary(folder)
+    (folder / "work").mkdir(exist_ok=True)
+    environ = _environ(settings, name)
 
-    def command(port: int) -> tuple[str, ...]:
+    def launch(port: int) -> process.Launch:
         listening = ("--host", ports.HOST, "--port", "0", "--webui-port", str(port))
-        size = ("--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(work))
-        return (_spark_class(), "org.apache.spark.deploy.worker.Worker", *listening, *size, master.url)
+        size = ("--cores", str(WORKER_CORES), "--memory", WORKER_MEMORY, "--work-dir", str(folder / "work"))
+        command = (_spark_class(), "org.apache.spark.deploy.worker.Worker", *listening, *size, master.url)
+        return process.Launch(name=name, command=command, folder=folder, environ=environ, port=port)
 
-    environ = _environ(settings, server.name)
-    return start_server(server, settings, command=command, environ=environ, detached=detached, report=report)
+    return launch
 
 
 def _environ(settings: Settings, name: str) -> dict[str, str]:
@@ -99,6 +105,7 @@ def _environ(settings: Settings, name: str) -> dict[str, str]:
     conf.mkdir(parents=True, exist_ok=True)
     (conf / "spark-defaults.conf").write_text(_DEFAULTS, encoding="utf-8")
     return {
+        **os.environ,
         "JAVA_HOME": str(find_java_home(os.environ, cache=settings.home / "java")),
         "SPARK_CONF_DIR": str(conf),
         "SPARK_LOCAL_IP": ports.HOST,
@@ -130,7 +137,7 @@ def _read_status(port: int) -> dict[str, object]:
     return answer.body if answer.is_fine and isinstance(answer.body, dict) else {}
 
 
-def _master_answers(settings: Settings, port: int) -> bool:
+def _master_answers(settings: Settings, state: process.ServiceState) -> bool:
     try:
         ui_port = int((settings.home / MASTER / _UI_PORT).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -138,25 +145,37 @@ def _master_answers(settings: Settings, port: int) -> bool:
     return _read_status(ui_port).get("status") == "ALIVE"
 
 
-def _worker_answers(settings: Settings, port: int) -> bool:
+def _worker_answers(settings: Settings, state: process.ServiceState) -> bool:
     """Return whether a worker is registered: without a master its `masterurl` is missing or empty."""
-    return bool(_read_status(port).get("masterurl"))
+    return bool(_read_status(state.port).get("masterurl"))
 
 
-_MASTER = JavaServer(MASTER, "Spark's master", port=7077, memory_mb=400, answers=_master_answers)
-SERVER = Embedded(
-    MASTER, _MASTER.title, launch=_start_master, answers=lambda settings, state: _master_answers(settings, state.port)
-)
+def _master() -> Embedded:
+    signs = signs_in_stack(MASTER, memory_mb=400)
+    launcher = Launcher(
+        MASTER,
+        "Spark's master",
+        port=lambda settings: 7077,
+        prepare=_prepare_master,
+        is_ready=_master_answers,
+        signs=lambda home: signs,
+    )
+    return Embedded(MASTER, launcher.title, launch=launcher, answers=_master_answers)
 
 
 def _worker(number: int) -> Embedded:
-    server = JavaServer(f"spark-worker-{number}", f"Spark's worker {number}", 7077 + number, 400, _worker_answers)
-    return Embedded(
-        server.name,
-        server.title,
-        launch=lambda settings, detached, report: _start_worker(server, settings, detached, report),
-        answers=lambda settings, state: _worker_answers(settings, state.port),
+    name = f"spark-worker-{number}"
+    signs = signs_in_stack(name, memory_mb=400)
+    launcher = Launcher(
+        name,
+        f"Spark's worker {number}",
+        port=lambda settings: 7077 + number,
+        prepare=partial(_prepare_worker, name),
+        is_ready=_worker_answers,
+        signs=lambda home: signs,
     )
+    return Embedded(name, launcher.title, launch=launcher, answers=_worker_answers)
 
 
+SERVER = _master()
 WORKERS = tuple(_worker(number) for number in (1, 2))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headrace.errors import ServiceError, UnavailableError
@@ -19,15 +19,15 @@ from headrace.http.client import ask
 from headrace.servers import embedded, ports, process
 from headrace.servers.archives import unpack
 from headrace.servers.embedded import Embedded, Report, RunningService
+from headrace.servers.failed_start import no_memory, port_taken
 from headrace.servers.jars import GROUPS, cache_folder, cached_jars, resolve_jars
-from headrace.servers.java import SERVER_OPTIONS, read_version
-from headrace.servers.kafka_server import find_error_line
+from headrace.servers.java import SERVER_OPTIONS, clear_temporary, read_version
+from headrace.servers.launcher import Launcher
 from headrace.servers.newer_java import cached_java, fetch_java
 from headrace.servers.trino_catalog import CATALOG, trino_catalog
 from headrace.settings import Settings
 
 NAME = "trino"
-PORT_TAKEN = "its port is taken"
 ANSWER_TIMEOUT = 10.0
 _JAVA = 25
 _JAVA_LOCK = GROUPS / NAME / "java.txt"
@@ -89,40 +89,28 @@ def stop_trino(settings: Settings, *, report: Report = lambda line: None) -> boo
     return embedded.stop(SERVER, settings, report=report)
 
 
-def _start(settings: Settings, detached: bool, report: Report) -> process.ServiceState:
+def _prepare(settings: Settings, report: Report) -> Callable[[int], process.Launch]:
     folder = settings.home / NAME
     catalog = trino_catalog(settings)
-
-    def choose() -> int:
-        last = embedded.last_port(folder)
-        return embedded.choose_port("Trino", "trino.port", settings, usual=settings.trino_port, last=last, report=report)
-
-    port = choose()
     cache = cache_folder(os.environ)
     driver, core, connector = resolve_jars(NAME, report=report)
     java = fetch_java(os.environ, version=_JAVA, lock=_JAVA_LOCK, cache=cache, report=report)
     server = unpack(core, cache=cache)
-    for outdated in ("etc", "plugin", "tmp"):
+    clear_temporary(folder)
+    for outdated in ("etc", "plugin"):
         shutil.rmtree(folder / outdated, ignore_errors=True)
-    (folder / "tmp").mkdir(parents=True)
     _link_plugin(folder / "plugin" / "iceberg", [*unpack(connector, cache=cache).glob("*/*.jar"), driver])
     _write(folder / "etc" / "catalog" / f"{CATALOG}.properties", catalog.properties)
-    report("Trino is starting")
-    began = time.monotonic()
 
-    def start(port: int) -> process.ServiceState:
+    def launch(port: int) -> process.Launch:
         _write(folder / "etc" / "config.properties", _server_settings(port))
         classes = ":".join(str(path) for path in sorted(server.glob("*/lib/*.jar")))
         options = ("-Xms128m", f"-Xmx{_HEAP}", *SERVER_OPTIONS, *_OPTIONS, "-Dconfig=etc/config.properties")
         command = (str(java.program), *options, "-cp", classes, "io.trino.server.TrinoServer")
         environ = {**os.environ, **catalog.environ}
-        launch = process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
-        return embedded.launch_until_ready(settings, launch, detached=detached, wait=_wait_until_ready)
+        return process.Launch(name=NAME, command=command, folder=folder, environ=environ, port=port)
 
-    state = embedded.retry_start(start, port=port, choose=choose, retryable=[PORT_TAKEN])
-    embedded.save_port(folder, state.port)
-    report(f"Trino is ready on {ports.HOST}:{state.port} ({time.monotonic() - began:.1f} s)")
-    return state
+    return launch
 
 
 def _server_settings(port: int) -> dict[str, str]:
@@ -154,41 +142,26 @@ def _write(path: Path, values: Mapping[str, str]) -> None:
     path.write_text("".join(f"{name}={value}\n" for name, value in values.items()), encoding="utf-8")
 
 
-def _wait_until_ready(state: process.ServiceState) -> None:
-    embedded.wait_until_ready(
-        state,
-        title="Trino",
-        answers=lambda: _is_started(state.port, timeout=2.0),
-        explain=lambda text: _explain_failure(text, log=Path(state.log)),
-        pause=0.2,
-    )
-
-
-def _is_started(port: int, *, timeout: float) -> bool:
+def _is_ready(settings: Settings, state: process.ServiceState, *, timeout: float = 2.0) -> bool:
     """Return whether Trino accepts queries; its port answers before that."""
     try:
-        answer = ask(f"{_url(port)}/v1/info", timeout=timeout)
+        answer = ask(f"{_url(state.port)}/v1/info", timeout=timeout)
     except UnavailableError:
         return False
     return answer.is_fine and answer.body.get("starting") is False
 
 
-def _explain_failure(text: str, *, log: Path) -> ServiceError:
-    """Return the error for a Trino that ended during its start, from its log."""
-    if "Address already in use" in text:
-        what, step = PORT_TAKEN, "Run the command again, or choose a port: HEADRACE_TRINO_PORT=<number>"
-    elif "OutOfMemoryError" in text or "Could not reserve enough space" in text:
-        what, step = "not enough memory", "End other programs: Trino takes more than 1 GB."
-    else:
-        what, step = "it ended during its start", "Read the log: headrace logs trino"
-    return ServiceError(f"Trino did not start: {what} ({find_error_line(text)})", where=str(log), next_step=step)
-
-
-def _answers(settings: Settings, state: process.ServiceState) -> bool:
-    return _is_started(state.port, timeout=ANSWER_TIMEOUT)
-
-
-SERVER = Embedded(NAME, "Trino", launch=_start, answers=_answers)
+_SIGNS = (port_taken("HEADRACE_TRINO_PORT"), no_memory("Trino takes more than 1 GB"))
+_LAUNCHER = Launcher(
+    NAME,
+    "Trino",
+    port=lambda settings: settings.trino_port,
+    prepare=_prepare,
+    is_ready=_is_ready,
+    signs=lambda home: _SIGNS,
+    pause=0.2,
+)
+SERVER = Embedded(NAME, _LAUNCHER.title, launch=_LAUNCHER, answers=partial(_is_ready, timeout=ANSWER_TIMEOUT))
 
 
 def _own_java() -> bool:
