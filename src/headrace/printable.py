@@ -19,7 +19,9 @@ def printable(text: str, *, keep: str = "\n\t") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or not _is_unsafe(each, keep) else _escape(each) for each in text)
+    return "".join(
+        character if character.isprintable() or not _is_unsafe(character, keep) else _escape(character) for character in text
+    )
 
 
 def one_line(text: str) -> str:

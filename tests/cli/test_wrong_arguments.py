@@ -20,11 +20,11 @@ from tests.cli.conftest import Here
         ),
         (
             ["build", "weather", "--table", "x"],
-            'pipeline weather: there is no table "x"\nTables are: default.weather_by_minute.\n',
+            'pipeline weather: not found: table "x"\nTables are: default.weather_by_minute.\n',
         ),
         (
             ["plan", "weather", "--table", "x"],
-            'pipeline weather: there is no table "x"\nTables are: default.weather_by_minute.\n',
+            'pipeline weather: not found: table "x"\nTables are: default.weather_by_minute.\n',
         ),
     ],
 )

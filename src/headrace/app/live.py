@@ -86,17 +86,17 @@ def run_live(pipelines: Sequence[LivePipeline], *, stop: Event, board: Board) ->
     gate = MaintenanceGate()
     first = pipelines[0].session
     with ExitStack() as stack:
-        queues = [stack.enter_context(_queue(each, stop=stop, board=board)) for each in pipelines]
+        queues = [stack.enter_context(_queue(pipeline, stop=stop, board=board)) for pipeline in pipelines]
         live = stack.enter_context(
             builds(pipelines, built=board.built, report=board.report, end=stop, queues=queues, turn=gate.turn)
         )
-        owners = [each.pipeline for each in pipelines]
+        owners = [pipeline.pipeline for pipeline in pipelines]
         stack.enter_context(maintained(first.spark, first.settings, owners, gate, report=board.report))
-        loops = [partial(_land, each.session, stop=stop, board=board, gate=gate, builds=live) for each in pipelines]
+        loops = [partial(_land, pipeline.session, stop=stop, board=board, gate=gate, builds=live) for pipeline in pipelines]
         if len(loops) == 1:
             loops[0]()
         else:
-            by_name = {each.name: loop for each, loop in zip(owners, loops, strict=True)}
+            by_name = {owner.name: loop for owner, loop in zip(owners, loops, strict=True)}
             _run_beside_each_other(by_name, stop, board.report, settings=first.settings)
 
 
@@ -137,7 +137,7 @@ def _run_beside_each_other(loops: Mapping[str, Callable[[], None]], stop: Event,
                 report(f"{name}: landing has ended: {error}")
             log_failure(_LOG, settings, LANDING, f"{name}: landing has ended", error, pipeline=name)
 
-    threads = [Thread(target=run, args=each, name=f"landing {each[0]}", daemon=True) for each in loops.items()]
+    threads = [Thread(target=run, args=loop, name=f"landing {loop[0]}", daemon=True) for loop in loops.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -182,11 +182,11 @@ def builds(
                         looked=queue.add if queue else lambda: None,
                     )
                 )
-        found = LiveBuilds(parts, turn=turn, report=report)
+        live_builds = LiveBuilds(parts, turn=turn, report=report)
 
         def work() -> None:
             try:
-                found.work()
+                live_builds.work()
             except BaseException as error:
                 fail(error)
 
@@ -194,9 +194,9 @@ def builds(
         if parts:
             thread.start()
         try:
-            yield found
+            yield live_builds
         finally:
-            found.end()
+            live_builds.end()
             if parts:
                 thread.join()
     if errors:

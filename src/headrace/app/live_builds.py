@@ -64,10 +64,10 @@ class LiveBuilds:
         self._pipelines = pipelines
         self._turn = turn
         self._report = report
-        self._tables = {table.table: (table, each) for each in pipelines for table in each.lake.pipeline.tables}
-        self._catalogs = [WatchedCatalog(each.lake.catalog) for each in pipelines]
+        self._tables = {table.table: (table, pipeline) for pipeline in pipelines for table in pipeline.lake.pipeline.tables}
+        self._catalogs = [WatchedCatalog(pipeline.lake.catalog) for pipeline in pipelines]
         self._scheduler = Scheduler([_scheduled(table) for table, _ in self._tables.values()])
-        self._patience = RetryPolicy("builds", report=report)
+        self._retry_policy = RetryPolicy("builds", report=report)
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._growing = Lock()
         self._claimed: frozenset[TableName] = frozenset()
@@ -143,22 +143,22 @@ class LiveBuilds:
         else:
             self._looked_at, self._look_at = now, now + _LOOK_SECONDS
             if self._scheduler.is_idle:
-                self._patience.goes_on()
+                self._retry_policy.goes_on()
 
     def _read_claims(self) -> frozenset[TableName]:
-        found = (read_claims(each.lake.settings, each.lake.pipeline.name) for each in self._pipelines)
-        return frozenset().union(*found)
+        claims = (read_claims(pipeline.lake.settings, pipeline.lake.pipeline.name) for pipeline in self._pipelines)
+        return frozenset().union(*claims)
 
     def _look(self, now: float) -> None:
         """Mark the tables that have something to build. What others changed has happened since the last look."""
         changes = Changes(now if self._looked_at is None else self._looked_at, float("-inf"))
-        for each, catalog in zip(self._pipelines, self._catalogs, strict=True):
+        for pipeline, catalog in zip(self._pipelines, self._catalogs, strict=True):
             with translate_outages():
                 catalog.look()
-            for table in each.lake.pipeline.tables:
-                if self._is_stale(each.lake, catalog, table) and not self._scheduler.has_unseen(table.table):
+            for table in pipeline.lake.pipeline.tables:
+                if self._is_stale(pipeline.lake, catalog, table) and not self._scheduler.has_unseen(table.table):
                     self._scheduler.mark(table.table, changes, at_once=self._looked_at is None)
-            each.looked()
+            pipeline.looked()
 
     def _is_stale(self, lake: Lake, catalog: WatchedCatalog, table: LayerTable) -> bool:
         try:
@@ -177,14 +177,14 @@ class LiveBuilds:
         """Start nothing for a while, then plan all tables again."""
         now = time.monotonic()
         if self._held_until <= now:
-            self._held_until = self._look_at = now + self._patience.next_pause(error)
+            self._held_until = self._look_at = now + self._retry_policy.next_pause(error)
 
     def _landed(self, pipeline: str, tables: Sequence[TableName], changes: Changes) -> None:
         for table in tables:
             self._scheduler.moved(table, changes)
-        for each in self._pipelines:
-            if each.lake.pipeline.name == pipeline:
-                each.mirror.note_landed()
+        for building in self._pipelines:
+            if building.lake.pipeline.name == pipeline:
+                building.mirror.note_landed()
 
     def _finish(self, outcome: Outcome) -> None:
         name = outcome.table.table
@@ -208,7 +208,7 @@ class LiveBuilds:
             rest_since=None if outcome.rest_since is None else _monotonic(outcome.rest_since),
         )
         if built is not None and self._held_until <= time.monotonic():
-            self._patience.goes_on()
+            self._retry_policy.goes_on()
         pipeline.mirror.add(outcome)
         pipeline.finished(replace(outcome, newest_change=self._scheduler.newest_change(name)))
 

@@ -102,19 +102,19 @@ def load(name: str) -> Pipeline:
 
 
 def load_all(settings: Settings) -> tuple[list[Pipeline], list[HeadraceError]]:
-    """Return the pipelines of ./pipelines, or those that come with Headrace where that has none.
+    """Return the pipelines of ./pipelines, or the built-in ones if it has none, and the errors of pipelines with mistakes.
 
-    One that has a mistake is reported and left out; its error is returned. If all have one, the first error is raised.
+    Raises the first error if all pipelines have one.
     """
-    found = list_pipelines(settings.folder)
+    listed = list_pipelines(settings.folder)
     pipelines: list[Pipeline] = []
     errors: list[HeadraceError] = []
-    for each in [own for own in found if not own.built_in] or found:
+    for pipeline in [own for own in listed if not own.built_in] or listed:
         try:
-            pipelines.append(load(each.name))
+            pipelines.append(load(pipeline.name))
         except HeadraceError as error:
             errors.append(error)
-            say(f"{each.name} is left out: {error}")
+            say(f"{pipeline.name} is left out: {error}")
     if not pipelines:
         raise errors[0]
     return pipelines, errors

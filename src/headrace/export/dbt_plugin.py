@@ -24,7 +24,7 @@ _SQLITE = "sqlite:///"
 
 
 class Plugin(BasePlugin):  # type: ignore[misc]
-    """The plugin of dbt-duckdb. `home` is Headrace's home, relative to this file; `tables` are those that the models read.
+    """The plugin of dbt-duckdb. `home` is Headrace's home, relative to this file; `tables` are the tables that the models read.
 
     `hidden` maps tables to the columns that Headrace added and models don't read.
     """

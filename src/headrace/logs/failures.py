@@ -50,7 +50,7 @@ def log_failure(
 def log_trace(
     logger: logging.Logger, message: str, error: BaseException | str, *, level: int = logging.ERROR, **fields: Field
 ) -> None:
-    """Log an error of which people are told elsewhere, with its traceback, but without the messages of exceptions."""
+    """Log an error that people see elsewhere, with its traceback, but without the messages of exceptions."""
     if logger.isEnabledFor(level):
         named: dict[str, Field] = {} if isinstance(error, str) else {"error": type(error).__name__}
         logger.handle(_record(logger, level, message, without_messages(_format(error)), {**fields, **named}))

@@ -27,8 +27,8 @@ def without_messages(trace: str) -> str:
             lines.append(line)
         elif in_frames:
             in_frames = False
-            found = _TYPE.match(line)
-            lines += [found[0]] if found else []
+            error_line = _TYPE.match(line)
+            lines += [error_line[0]] if error_line else []
         elif line in _LINKS:
             lines.append(line)
     return "\n".join(lines)

@@ -55,7 +55,7 @@ class Measured:
 
     @property
     def good(self) -> DataFrame:
-        """The rows to publish: those that fail no expectation with `drop` or `quarantine`."""
+        """The rows to publish, which fail no expectation with `drop` or `quarantine`."""
         out = [F.col(name) for name, expectation in self._flags() if expectation.on_failure in ("drop", "quarantine")]
         rows = self.rows
         for failed in out:

@@ -38,7 +38,7 @@ def stop_servers(settings: Settings, *, report: Report) -> int:
 
 
 def _wanted(settings: Settings) -> Iterator[Embedded]:
-    """Return the servers to start: all but those that the user provides, and Trino, which starts on demand."""
+    """Return the servers to start: all except the user's own, and Trino, which starts on demand."""
     own = {
         kafka.NAME: settings.kafka_bootstrap_servers,
         postgres.NAME: settings.postgres_url,

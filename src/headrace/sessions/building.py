@@ -107,25 +107,25 @@ def open_lake(
         files=LiveFiles(),
         store=store,
     )
-    for table in pipeline.tables:  # also those that are not built here: they read what is
+    for table in pipeline.tables:  # also tables that are not built here: they read this snapshot
         unread.read_snapshots.note(table.table, read_build(load_table(unread.catalog, table.table)).reads)
     return follow_inputs(unread, tables=looked_at)
 
 
 def follow_inputs(lake: Lake, *, tables: tuple[LayerTable, ...] | None = None) -> Lake:
-    """Return the lake with the columns that its raw tables have now, and those that the queries make of them.
+    """Return the lake with the current columns of its raw tables, and the columns of its queries over them.
 
     With `tables`, a dependency-closed subset of the tables, only these are analysed and can be built.
     """
-    looked_at = tuple(each for each in lake.pipeline.tables if each.table in lake.columns) if tables is None else tables
+    looked_at = tuple(table for table in lake.pipeline.tables if table.table in lake.columns) if tables is None else tables
     landed = columns_landed(lake.catalog, lake.pipeline)
     columns = analyse(lake.small, replace(lake.pipeline, tables=looked_at), landed)
     for table in looked_at:
-        found = load_table(lake.catalog, table.table)
+        stored = load_table(lake.catalog, table.table)
         wanted = columns[table.table]
-        if found is not None and strategy_of(table).can_rescale:
-            wanted = keep_scales(found, wanted)
-        if found is not None and not can_widen(found, wanted):
+        if stored is not None and strategy_of(table).can_rescale:
+            wanted = keep_scales(stored, wanted)
+        if stored is not None and not can_widen(stored, wanted):
             raise table.error(
                 f"{table.table} can't become what the query says: a column's type would have to be narrowed",
                 at="",
@@ -139,31 +139,31 @@ def plan(settings: Settings, pipeline: Pipeline, *, table: str | None, full_refr
     catalog = find_catalog(settings)
     chosen = choose_tables(pipeline, table)
     return foresee(
-        [plan_table(catalog, pipeline, each, full_refresh=full_refresh and is_meant(each, table)) for each in chosen]
+        [plan_table(catalog, pipeline, layer, full_refresh=full_refresh and is_meant(layer, table)) for layer in chosen]
     )
 
 
 def choose_tables(pipeline: Pipeline, name: str | None) -> tuple[LayerTable, ...]:
-    """Return all tables of a pipeline, or one and those that it reads, in order."""
+    """Return all tables of a pipeline, or one table and its upstream tables, in order."""
     if name is None:
         return pipeline.tables
-    by_name = {each.table: each for each in pipeline.tables}
-    found = [each for each in pipeline.tables if is_meant(each, name)]
-    if not found:
-        hint = suggest(name, [str(each) for each in by_name], plural="Tables")
-        raise SpecError(f'there is no table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
-    found = [each for each in found if str(each.table) == name] or found
-    if len(found) > 1:
+    by_name = {table.table: table for table in pipeline.tables}
+    matching = [candidate for candidate in pipeline.tables if is_meant(candidate, name)]
+    if not matching:
+        hint = suggest(name, [str(table_name) for table_name in by_name], plural="Tables")
+        raise SpecError(f'not found: table "{name}"', where=f"pipeline {pipeline.name}", next_step=hint)
+    matching = [candidate for candidate in matching if str(candidate.table) == name] or matching
+    if len(matching) > 1:
         raise SpecError(
-            f'several tables are called "{name}": {", ".join(str(each.table) for each in found)}',
+            f'several tables are called "{name}": {", ".join(str(candidate.table) for candidate in matching)}',
             where=f"pipeline {pipeline.name}",
-            next_step=f"Write the namespace too: {found[0].table}",
+            next_step=f"Write the namespace too: {matching[0].table}",
         )
-    wanted = {found[0].table}
-    for each in reversed(pipeline.tables):
-        if each.table in wanted:
-            wanted |= {name for name in each.inputs if name in by_name}
-    return tuple(each for each in pipeline.tables if each.table in wanted)
+    wanted = {matching[0].table}
+    for candidate in reversed(pipeline.tables):
+        if candidate.table in wanted:
+            wanted |= {name for name in candidate.inputs if name in by_name}
+    return tuple(table for table in pipeline.tables if table.table in wanted)
 
 
 def build(
@@ -180,37 +180,38 @@ def build(
     """Build stale tables in dependency order, and return the outcome of each.
 
     With `only`, other tables are read as they are. Tables in `refresh` are rebuilt. A failed table blocks only its downstream
-    tables. Outcomes are then mirrored into `metadata`, with those that a crashed application left. A table
+    tables. Outcomes are then mirrored into `metadata`, also those of a crashed application. A table
     whose input has new columns is built after all queries are analysed again, so that no row is read without them. During an
     outage of the catalog or the object store, `retry_policy` says how unfinished tables are retried; without it, they fail.
     """
     ended = stop or Event()
-    found: dict[TableName, Outcome] = {}
+    totals: dict[TableName, Outcome] = {}
     parts: list[Outcome] = []
 
-    def tell(outcome: Outcome) -> None:
+    def note(outcome: Outcome) -> None:
         if outcome.rest_since is not None:
             parts.append(outcome)
         done(outcome)
 
     while True:
-        anew = frozenset(
-            each.table
-            for each in lake.pipeline.tables
-            if ((full_refresh and is_meant(each, table)) or each.table in refresh)
-            and not (each.table in found and found[each.table].built)
+        refreshed = frozenset(
+            layer.table
+            for layer in lake.pipeline.tables
+            if ((full_refresh and is_meant(layer, table)) or layer.table in refresh)
+            and not (layer.table in totals and totals[layer.table].built)
         )
-        tables = tuple(each for each in choose_tables(lake.pipeline, table) if only is None or each.table in only)
-        outcomes = _round(lake, tables, refresh=anew, done=tell, stop=stop, retry_policy=retry_policy)
-        grown = {each.table.table for each in outcomes if each.grown}
-        for each in outcomes:
-            before = found.get(each.table.table)
-            if before is None or each.built or each.error or not before.built:
-                found[each.table.table] = replace(each, grown=each.grown or (before is not None and before.grown))
-        away = next((each.error for each in outcomes if isinstance(each.error, UnavailableError)), None)
+        tables = tuple(layer for layer in choose_tables(lake.pipeline, table) if only is None or layer.table in only)
+        outcomes = _round(lake, tables, refresh=refreshed, done=note, stop=stop, retry_policy=retry_policy)
+        grown = {outcome.table.table for outcome in outcomes if outcome.grown}
+        for outcome in outcomes:
+            before = totals.get(outcome.table.table)
+            if before is None or outcome.built or outcome.error or not before.built:
+                has_grown = outcome.grown or (before is not None and before.grown)
+                totals[outcome.table.table] = replace(outcome, grown=has_grown)
+        away = next((outcome.error for outcome in outcomes if isinstance(outcome.error, UnavailableError)), None)
         if retry_policy is not None and away is not None:
             if ended.wait(retry_policy.next_pause(away)):
-                return tuple(found.values())
+                return tuple(totals.values())
             continue
         if retry_policy is not None:
             retry_policy.goes_on()
@@ -218,8 +219,8 @@ def build(
             break
         known = lake
         lake = retry(lambda: follow_inputs(known), retry_policy, stop=ended)  # noqa: B023
-    retry(lambda: mirror(lake, (*parts, *found.values())), retry_policy, stop=ended)
-    return tuple(found.values())
+    retry(lambda: mirror(lake, (*parts, *totals.values())), retry_policy, stop=ended)
+    return tuple(totals.values())
 
 
 def _round(
@@ -237,19 +238,19 @@ def _round(
     """
     away = False
     outcomes: dict[TableName, Outcome] = {}
-    waiting = {each.table: each for each in tables}
+    waiting = {table.table: table for table in tables}
     running: dict[Future[Outcome], TableName] = {}
     with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="build") as pool:
         while waiting or running:
-            for each in _ready(waiting, outcomes, running.values()):
-                del waiting[each.table]
-                blocked = _blocked_by(each, outcomes)
+            for ready in _ready(waiting, outcomes, running.values()):
+                del waiting[ready.table]
+                blocked = _blocked_by(ready, outcomes)
                 if blocked or away or (stop is not None and stop.is_set()):
-                    outcomes[each.table] = Outcome(each, because_of=blocked)
+                    outcomes[ready.table] = Outcome(ready, because_of=blocked)
                     if blocked and not away and not outcomes[blocked].grown:
-                        done(outcomes[each.table])
+                        done(outcomes[ready.table])
                     continue
-                running[pool.submit(build_one, lake, each, full_refresh=each.table in refresh)] = each.table
+                running[pool.submit(build_one, lake, ready, full_refresh=ready.table in refresh)] = ready.table
             if running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     outcome = future.result()
@@ -265,7 +266,7 @@ def _round(
                     away = away or is_away
                     if not outcome.grown and not is_away:
                         done(outcome)
-    return tuple(outcomes[each.table] for each in tables)
+    return tuple(outcomes[table.table] for table in tables)
 
 
 def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
@@ -273,10 +274,10 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
 
     A table may have several `outcomes`: the results of each are recorded. Idempotent by table and build.
     """
-    changed = any(each.built or each.error for each in outcomes)
+    changed = any(outcome.built or outcome.error for outcome in outcomes)
     if outcomes and not changed:
         return
-    entries = {each.table: read_build(load_table(lake.catalog, each.table)) for each in lake.pipeline.tables}
+    entries = {table.table: read_build(load_table(lake.catalog, table.table)) for table in lake.pipeline.tables}
     builds = [
         CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us) for name, entry in entries.items()
     ]
@@ -286,7 +287,7 @@ def mirror(lake: Lake, outcomes: Collection[Outcome] = ()) -> None:
             entry = outcome.built.entry
             builds.append(CheckedBuild(name, entry.build_id, True, entry.expectations, entry.built_at_us))
         elif isinstance(outcome.error, QualityError):
-            results = tuple(each for each in outcome.error.results if isinstance(each, CheckedExpectation))
+            results = tuple(result for result in outcome.error.results if isinstance(result, CheckedExpectation))
             number = (plan.entry if plan else entries[name]).build_id + 1
             builds.append(CheckedBuild(name, number, False, results, time.time_ns() // 1_000))
     each_once = {(build.table, build.build_id, build.published): build for build in builds}
@@ -364,7 +365,9 @@ def _is_retried(error: Exception) -> bool:
 def _ready(
     waiting: Mapping[TableName, LayerTable], outcomes: Mapping[TableName, Outcome], running: Collection[TableName]
 ) -> list[LayerTable]:
-    return [each for each in waiting.values() if not any(name in waiting or name in running for name in each.inputs)]
+    return [
+        candidate for candidate in waiting.values() if not any(name in waiting or name in running for name in candidate.inputs)
+    ]
 
 
 def _blocked_by(table: LayerTable, outcomes: Mapping[TableName, Outcome]) -> TableName | None:

@@ -311,7 +311,7 @@ class RowStore:
 
 
 def _files_to_read(table: Table, files: Sequence[LiveFile], within: Within, match: Match | None) -> list[LiveFile]:
-    """Return the files within ranges that have to be read. Of files covered by the ranges, only those that may match."""
+    """Return the files within ranges that have to be read. Files covered by the ranges are included only if they may match."""
     if match is None:
         return list(files)
     covered = {file.path: within.covers(file, table.schema()) for file in files}

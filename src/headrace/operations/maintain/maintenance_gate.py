@@ -1,4 +1,4 @@
-"""Maintenance by itself while a pipeline runs: when landing keeps up, between builds, a bounded step at a time."""
+"""Maintain tables while a pipeline runs: when landing keeps up, between builds, in bounded steps."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class MaintenanceGate:
 def maintained(
     spark: SparkSession, settings: Settings, pipelines: Sequence[Pipeline], gate: MaintenanceGate, *, report: Report
 ) -> Iterator[None]:
-    """Maintain the pipelines' tables while the block runs; those that others maintain or erase from are left to them."""
+    """Maintain the pipelines' tables while the block runs, except tables that another process maintains or erases from."""
     stop = Event()
-    # Opened here and not in the thread, where nobody would be told that there is no catalog.
+    # Opened here and not in the thread, so that an outage of the catalog reaches the caller.
     context = MaintenanceContext(
         settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB
     )

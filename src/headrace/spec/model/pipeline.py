@@ -244,7 +244,7 @@ class PersonColumns:
 
 @dataclass(frozen=True)
 class ErasureRequests:
-    """The rows of a stream that request a person's erasure: those that meet `where`. `id` identifies a request."""
+    """The rows of a stream that request a person's erasure, which meet `where`. `id` identifies a request."""
 
     stream: str
     where: str

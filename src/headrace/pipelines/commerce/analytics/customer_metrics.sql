@@ -4,7 +4,7 @@ keys: [entity_id, currency]
 expect:
   no more is given back than was taken: refunded_amount <= charged_amount
 */
--- ordered_amount is the total of the orders that were not cancelled, cancelled_amount of those that were: together they are all.
+-- ordered_amount is the total of the orders that were not cancelled, cancelled_amount of the cancelled ones: together they are all.
 -- charged_amount is what Stripe took, refunded_amount what it gave back of that, net_amount the difference. A failed charge moves
 -- nothing: failed_amount is what was asked for. Orders and charges are two tellings of the same sale and are not added to each other.
 WITH facts AS (

@@ -5,7 +5,7 @@ partition_by: [months(day)]
 expect:
   no rate is above 1: failure_rate <= 1 AND coalesce(refund_rate, 0) <= 1
 */
--- What is given back counts on the day of its charge: so a rate is of those that could be refunded, and grows for a while.
+-- A refund counts on the day of its charge: so a rate is of charges that could be refunded, and grows for a while.
 SELECT
     date(created_at) AS day,
     currency,

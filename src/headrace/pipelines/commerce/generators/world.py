@@ -30,9 +30,9 @@ SHOP_PHONE = "+1 212 555 0100"
 """The shop's own number, which people at the till write down for customers who give none."""
 FIRST_LEAD = 1_000_000
 ORDER_SLOTS = (0, 2, 3)
-"""Of five events of orders and of charges, those that begin one; the others change one that was begun before."""
+"""The places of five events of orders and of charges that begin one; the other events change an earlier one."""
 PEOPLE_SLOTS = (0, 1, 2)
-"""Of four events of customers and of contacts, those that create one."""
+"""The places of four events of customers and of contacts that create one."""
 
 Json = dict[str, object]
 

@@ -1,5 +1,5 @@
 /*
-about: What became of entities that were merged into older ones. One that was split afterwards can have gone into several.
+about: The entities into which others were merged. An entity that was split afterwards can have gone into several.
 keys: [entity_id, merged_into]
 */
 SELECT previous_id AS entity_id, merged_into, count(*) AS records

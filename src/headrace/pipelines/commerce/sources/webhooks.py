@@ -64,7 +64,7 @@ def is_redaction(payload: Payload, shop: str) -> bool:
     SHOPIFY_SHOP_DOMAINS, where that is set.
     """
     domain = (payload.text("shop_domain") or "").lower()
-    ours = {each.strip().lower() for each in os.environ.get("SHOPIFY_SHOP_DOMAINS", "").split(",")} - {""}
+    ours = {domain.strip().lower() for domain in os.environ.get("SHOPIFY_SHOP_DOMAINS", "").split(",")} - {""}
     return (
         payload.fields.keys() == REDACTION_FIELDS
         and payload.inner("customer").text("id") is not None

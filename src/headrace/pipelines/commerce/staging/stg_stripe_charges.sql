@@ -15,7 +15,7 @@ expect:
   a failed charge says why: status <> 'failed' OR failure_code IS NOT NULL
   the receipt's email address has an @: "receipt_email IS NULL OR receipt_email LIKE '_%@_%'"
 */
--- Events of the same second are told apart by how far the charge is: decided, captured, refunded. What a charge is of, its shop
+-- Events of the same second are ordered by how far the charge is: decided, captured, refunded. What a charge is of, its shop
 -- wrote into the metadata.
 WITH charges AS (
     SELECT

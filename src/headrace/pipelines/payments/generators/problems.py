@@ -89,13 +89,13 @@ def count_problems(events: Iterable[Event], problems_of: Callable[[Event], list[
     newest = ""
     for event in events:
         counts.update(problems_of(event))
-        made = str(event["created_at"])
+        created_at = str(event["created_at"])
         if event["event_id"] in seen:
             counts["duplicate"] += 1
-        elif made < newest:
+        elif created_at < newest:
             counts["late"] += 1
         seen.add(event["event_id"])
-        newest = max(newest, made)
+        newest = max(newest, created_at)
     return counts
 
 

@@ -5,7 +5,7 @@ partition_by: [months(day)]
 expect:
   no rate is above 1: failure_rate <= 1 AND coalesce(dispute_rate, 0) <= 1
 */
--- A dispute counts on the day of its charge, not on its own: so a rate is of those that could be disputed, and a day's rate
+-- A dispute counts on the day of its charge, not on its own: so a rate is of charges that could be disputed, and a day's rate
 -- grows for a while after it.
 SELECT
     date(created_at) AS day,

@@ -6,7 +6,7 @@ partition_by: [days(created_at)]
 constant: [created_at]
 window: {partition_by: [stream], order_by: turn, range: 1 hour}
 */
--- A late event is older than one of those that were sent just before it, within an hour of turns: whatever is late is older than
+-- A late event is older than one of the events sent just before it, within an hour of turns: whatever is late is older than
 -- most of them, and one event from the future makes only a few others late.
 SELECT
     stream,

@@ -1,5 +1,5 @@
 /*
-about: Every event of every stream as it arrived, duplicates too, with the problems that it shows by itself.
+about: Every event of every stream as it arrived, duplicates too, with the problems that it shows alone.
 target_lag: 30 seconds
 partition_by: [days(created_at)]
 */

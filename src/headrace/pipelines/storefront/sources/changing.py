@@ -52,9 +52,9 @@ def use_changes(connection: Connection, random: Random, now: datetime) -> None:
 
 
 def _kind(connection: Connection, table: str, column: str) -> str | None:
-    found = connection.execute(
+    row = connection.execute(
         "SELECT data_type FROM information_schema.columns"
         " WHERE table_schema = 'public' AND table_name = %s AND column_name = %s",
         [table, column],
     ).fetchone()
-    return found[0] if found else None
+    return row[0] if row else None

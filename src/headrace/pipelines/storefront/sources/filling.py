@@ -62,11 +62,11 @@ def fill_orders(connection: Connection, random: Random, end: datetime, *, custom
     prices: dict[int, Decimal] = dict(connection.execute("SELECT id, price FROM products WHERE id <= 10000").fetchall())
     numbers = iter(range(1, orders + 1))
     while chunk := list(islice(numbers, _ORDERS_AT_ONCE)):
-        made = [rows.whole_order(random, number, end, customers, products, prices) for number in chunk]
-        copy(connection, "orders", rows.ORDER, (order for order, _, _, _ in made))
-        copy(connection, "order_items", rows.ITEM, (item for _, items, _, _ in made for item in items))
-        copy(connection, "payments", rows.PAYMENT, (payment for _, _, paid, _ in made for payment in paid))
-        copy(connection, "shipments", rows.SHIPMENT, (shipment for _, _, _, sent in made for shipment in sent))
+        orders_of_chunk = [rows.whole_order(random, number, end, customers, products, prices) for number in chunk]
+        copy(connection, "orders", rows.ORDER, (order for order, _, _, _ in orders_of_chunk))
+        copy(connection, "order_items", rows.ITEM, (item for _, items, _, _ in orders_of_chunk for item in items))
+        copy(connection, "payments", rows.PAYMENT, (payment for _, _, paid, _ in orders_of_chunk for payment in paid))
+        copy(connection, "shipments", rows.SHIPMENT, (shipment for _, _, _, sent in orders_of_chunk for shipment in sent))
 
 
 def copy(connection: Connection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> int:

@@ -35,7 +35,7 @@ CUSTOMER = [
 
 
 def customer(random: Random, number: int, end: datetime) -> Row:
-    made = moment(random, end)
+    created_at = moment(random, end)
     born = values.day(random, until=date(2006, 1, 1), days=25_000) if random.random() < 0.8 else None
     return (
         number,
@@ -48,8 +48,8 @@ def customer(random: Random, number: int, end: datetime) -> Row:
         random.randint(0, 5_000),
         values.tags(random),
         Jsonb(values.document(random)),
-        made,
-        made,
+        created_at,
+        created_at,
     )
 
 
@@ -93,7 +93,7 @@ PRODUCT = [
 
 
 def product(random: Random, number: int, end: datetime) -> Row:
-    made = moment(random, end)
+    created_at = moment(random, end)
     length = values.LARGEST if number == 1 else values.LARGE if number % 10 == 0 else 0
     return (
         number,
@@ -110,8 +110,8 @@ def product(random: Random, number: int, end: datetime) -> Row:
         random.randbytes(random.randint(0, 200)),
         random.random() < 0.95,
         values.day(random, until=end.date(), days=1_000),
-        made,
-        made,
+        created_at,
+        created_at,
     )
 
 
@@ -146,7 +146,7 @@ SHIPMENT = [
 def whole_order(
     random: Random, number: int, end: datetime, customers: int, products: int, prices: dict[int, Decimal]
 ) -> tuple[Row, list[Row], list[Row], list[Row]]:
-    made = moment(random, end)
+    created_at = moment(random, end)
     status = random.choice(STATUSES)
     items: list[Row] = []
     total = Decimal(0)
@@ -164,13 +164,13 @@ def whole_order(
         random.choice(values.CURRENCIES),
         codes,
         values.sentence(random, 4) if random.random() < 0.2 else None,
-        made.replace(tzinfo=None),
-        made,
+        created_at.replace(tzinfo=None),
+        created_at,
     )
-    paid = [] if status == "pending" else [payment(random, number, total, "captured", made + timedelta(minutes=5))]
+    paid = [] if status == "pending" else [payment(random, number, total, "captured", created_at + timedelta(minutes=5))]
     if status == "returned":
-        paid.append(payment(random, number, -total, "refunded", made + timedelta(days=9)))
-    sent = [shipment(random, number, made, status)] if status in ("shipped", "delivered", "returned") else []
+        paid.append(payment(random, number, -total, "refunded", created_at + timedelta(days=9)))
+    sent = [shipment(random, number, created_at, status)] if status in ("shipped", "delivered", "returned") else []
     return order, items, paid, sent
 
 
@@ -188,8 +188,8 @@ def payment(random: Random, order: int, amount: Decimal, status: str, at: dateti
     )
 
 
-def shipment(random: Random, number: int, made: datetime, status: str) -> Row:
-    sent = made + timedelta(days=1, microseconds=random.randint(0, 10**9))
+def shipment(random: Random, number: int, created_at: datetime, status: str) -> Row:
+    sent = created_at + timedelta(days=1, microseconds=random.randint(0, 10**9))
     return (
         number,
         number,

@@ -28,10 +28,10 @@ def pick(connection: Connection, random: Random, table: str) -> int | None:
     low, high = connection.execute(sql.SQL("SELECT min(id), max(id) FROM {}").format(name)).fetchone() or (None, None)
     if low is None:
         return None
-    found = connection.execute(
+    inserted = connection.execute(
         sql.SQL("SELECT id FROM {} WHERE id >= %s ORDER BY id LIMIT 1").format(name), [random.randint(low, high)]
     ).fetchone()
-    return int(found[0]) if found else None
+    return int(inserted[0]) if inserted else None
 
 
 def insert(connection: Connection, table: str, columns: list[str], row: rows.Row) -> int:
@@ -41,9 +41,9 @@ def insert(connection: Connection, table: str, columns: list[str], row: rows.Row
         sql.SQL(", ").join(map(sql.Identifier, columns[1:])),
         sql.SQL(", ").join(sql.Placeholder() * (len(columns) - 1)),
     )
-    found = connection.execute(query, row[1:]).fetchone()
-    assert found is not None
-    return int(found[0])
+    inserted = connection.execute(query, row[1:]).fetchone()
+    assert inserted is not None
+    return int(inserted[0])
 
 
 def order(connection: Connection, random: Random, now: datetime) -> None:
@@ -59,10 +59,10 @@ def order(connection: Connection, random: Random, now: datetime) -> None:
         if bought is None:
             continue
         quantity = random.randint(1, 5)
-        found = connection.execute(
+        product_row = connection.execute(
             "UPDATE products SET stock = stock - %s, updated_at = %s WHERE id = %s RETURNING price", [quantity, now, bought]
         ).fetchone()
-        price = found[0] if found else Decimal(0)
+        price = product_row[0] if product_row else Decimal(0)
         total += price * quantity
         connection.execute(
             "INSERT INTO order_items (order_id, line, product_id, quantity, unit_price, discount)"
@@ -82,10 +82,10 @@ def abandon(connection: Connection, random: Random, now: datetime) -> None:
 def advance(connection: Connection, random: Random, now: datetime) -> None:
     """An order goes a step further, and what belongs to the step."""
     number = pick(connection, random, "orders")
-    found = connection.execute("SELECT status, total FROM orders WHERE id = %s FOR UPDATE", [number]).fetchone()
-    if found is None or number is None or found[0] not in _ADVANCES:
+    order = connection.execute("SELECT status, total FROM orders WHERE id = %s FOR UPDATE", [number]).fetchone()
+    if order is None or number is None or order[0] not in _ADVANCES:
         return
-    status = _ADVANCES[found[0]]
+    status = _ADVANCES[order[0]]
     connection.execute("UPDATE orders SET status = %s, updated_at = %s WHERE id = %s", [status, now, number])
     if status == "paid":
         connection.execute("UPDATE payments SET status = 'captured' WHERE order_id = %s AND status = 'authorized'", [number])
@@ -95,14 +95,14 @@ def advance(connection: Connection, random: Random, now: datetime) -> None:
         delivered = (now + timedelta(microseconds=1)).replace(tzinfo=None)
         connection.execute("UPDATE shipments SET delivered_at = %s WHERE order_id = %s", [delivered, number])
     if status == "returned":
-        _pay(connection, rows.payment(random, number, -found[1], "refunded", now))
+        _pay(connection, rows.payment(random, number, -order[1], "refunded", now))
 
 
 def cancel(connection: Connection, random: Random, now: datetime) -> None:
     """An order is cancelled: the stock comes back, and so does the money."""
     number = pick(connection, random, "orders")
-    found = connection.execute("SELECT total FROM orders WHERE id = %s AND status <> 'cancelled'", [number]).fetchone()
-    if found is None or number is None:
+    order = connection.execute("SELECT total FROM orders WHERE id = %s AND status <> 'cancelled'", [number]).fetchone()
+    if order is None or number is None:
         return
     connection.execute("UPDATE orders SET status = 'cancelled', updated_at = %s WHERE id = %s", [now, number])
     connection.execute(
@@ -111,7 +111,7 @@ def cancel(connection: Connection, random: Random, now: datetime) -> None:
         " WHERE id = bought.product_id AND bought.quantity < 1000",
         [number],
     )
-    _pay(connection, rows.payment(random, number, -found[0], "refunded", now))
+    _pay(connection, rows.payment(random, number, -order[0], "refunded", now))
 
 
 def drop_order(connection: Connection, random: Random, now: datetime) -> None:
@@ -127,8 +127,8 @@ def renumber(connection: Connection, random: Random, now: datetime) -> None:
 
 def join(connection: Connection, random: Random, now: datetime) -> None:
     """A customer and an address."""
-    made = rows.customer(random, 0, now)
-    number = insert(connection, "customers", rows.CUSTOMER, (*made[:-2], now, now))
+    customer = rows.customer(random, 0, now)
+    number = insert(connection, "customers", rows.CUSTOMER, (*customer[:-2], now, now))
     insert(connection, "addresses", rows.ADDRESS, (0, number, *rows.address(random, number)[2:]))
 
 
@@ -187,8 +187,8 @@ def review(connection: Connection, random: Random, now: datetime) -> None:
     product, customer = pick(connection, random, "products"), pick(connection, random, "customers")
     if product is None or customer is None:
         return
-    made = rows.review(random, 0, now, 1, 1)
-    insert(connection, "reviews", rows.REVIEW, (0, product, customer, *made[3:5], _text(random), *made[6:8], now))
+    review = rows.review(random, 0, now, 1, 1)
+    insert(connection, "reviews", rows.REVIEW, (0, product, customer, *review[3:5], _text(random), *review[6:8], now))
 
 
 def vote(connection: Connection, random: Random, now: datetime) -> None:
@@ -219,10 +219,10 @@ def promote(connection: Connection, random: Random, now: datetime) -> None:
 
 def rename(connection: Connection, random: Random, now: datetime) -> None:
     """A promotion gets another name, and a new one takes the old."""
-    found = connection.execute(
+    cursor = connection.execute(
         'SELECT code FROM promotions ORDER BY code COLLATE "C" LIMIT 1 OFFSET %s', [random.randint(0, 5)]
     )
-    old = found.fetchone()
+    old = cursor.fetchone()
     if old is None:
         return
     new = f"{_code(random)}-{random.getrandbits(32):08x}"

@@ -85,21 +85,21 @@ def large_text(random: Random, length: int) -> str:
 
 
 def tags(random: Random) -> list[str | None]:
-    found: list[list[str | None]] = [[], ["vip"], ["a,b", 'say "hi"'], ["", "null", None], ["{}", "ünï", "back\\slash"]]
-    return random.choice(found)
+    choices: list[list[str | None]] = [[], ["vip"], ["a,b", 'say "hi"'], ["", "null", None], ["{}", "ünï", "back\\slash"]]
+    return random.choice(choices)
 
 
 def numbers(random: Random) -> list[int | None] | None:
-    found: list[list[int | None] | None] = [None, [], [random.randint(1, 100)], [3, None, -1], [2**31 - 1, -(2**31)]]
-    return random.choice(found)
+    choices: list[list[int | None] | None] = [None, [], [random.randint(1, 100)], [3, None, -1], [2**31 - 1, -(2**31)]]
+    return random.choice(choices)
 
 
 def document(random: Random) -> dict[str, object]:
     """Return what a JSON column may hold: nesting, nulls, empty things, and numbers beyond a float's precision."""
-    found: dict[str, object] = {"note": sentence(random, 2), "on": random.random() < 0.5, "none": None, "é": []}
-    found["deep"] = {"list": [1, "two", {"three": 3}], "empty": {}}
-    found["large"] = random.randint(2**53, 2**62)
-    return found
+    details: dict[str, object] = {"note": sentence(random, 2), "on": random.random() < 0.5, "none": None, "é": []}
+    details["deep"] = {"list": [1, "two", {"three": 3}], "empty": {}}
+    details["large"] = random.randint(2**53, 2**62)
+    return details
 
 
 def day(random: Random, *, until: date, days: int) -> date:

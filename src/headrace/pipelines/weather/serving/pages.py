@@ -22,7 +22,7 @@ CITIES = (
     *("San Francisco", "New York", "Los Angeles", "Chicago", "Houston"),
     *("Phoenix", "Seattle", "Denver", "Miami", "Boston"),
 )
-"""Those that the dashboard always has a chart for; any other that has data gets one too."""
+"""The cities with a chart in any case. Other cities with data get one too."""
 
 _PAGE = Path(__file__).parent / "weather.html"
 _ALL = sql.SQL("SELECT city, window_start, avg_temperature FROM {} ORDER BY city, window_start")
