@@ -43,31 +43,31 @@ def measure_speed(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
     comparisons = [compare(bench, case) for case in CASES]
     rows = [
         {
-            "case": each.case.name,
+            "case": comparison.case.name,
             "side": side,
-            "records_per_second": round(each.per_second(side)),
-            "records_per_cpu_second": round(each.per_cpu_second(side)),
-            "peak_mb": round(each.peak_mb(side)),
+            "records_per_second": round(comparison.per_second(side)),
+            "records_per_cpu_second": round(comparison.per_cpu_second(side)),
+            "peak_mb": round(comparison.peak_mb(side)),
             "turns": [
                 {"seconds": round(turn.seconds, 2), "cpu_seconds": round(turn.cpu_seconds, 2), "rows": turn.rows}
-                for turn in each.turns
+                for turn in comparison.turns
                 if turn.side == side
             ],
         }
-        for each in comparisons
+        for comparison in comparisons
         for side in ("headrace", "plain")
     ]
-    return rows, tuple(bar for each in comparisons for bar in each.bars())
+    return rows, tuple(bar for comparison in comparisons for bar in comparison.bars())
 
 
 def measure_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
     measured, bars = compare_freshness(bench)
-    return [asdict(each) for each in measured], bars
+    return [asdict(measurement) for measurement in measured], bars
 
 
 def measure_memory(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
     peaks, bars = measure_growth(bench)
-    return [asdict(each) for each in peaks], bars
+    return [asdict(peak) for peak in peaks], bars
 
 
 def measure_mart_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
@@ -76,7 +76,7 @@ def measure_mart_freshness(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
 
 
 def measure_changes(bench: Bench) -> tuple[Rows, tuple[Bar, ...]]:
-    return [asdict(each) for each in measure_capture(bench)], ()
+    return [asdict(measurement) for measurement in measure_capture(bench)], ()
 
 
 BENCHMARKS: Mapping[str, Callable[[Bench], tuple[Rows, tuple[Bar, ...]]]] = {

@@ -91,6 +91,6 @@ def _note(seen: BuildsSeen, table: str, location: str, moment: float) -> None:
         build = BuildLedger.from_json(entry)
         seen.builds[table].setdefault(build.build_id, (moment, build))
     current = metadata.get("current-snapshot-id")
-    summaries = [each["summary"] for each in metadata["snapshots"] if each["snapshot-id"] == current]
-    for ledger in (each[LANDED] for each in summaries if LANDED in each):
+    summaries = [snapshot["summary"] for snapshot in metadata["snapshots"] if snapshot["snapshot-id"] == current]
+    for ledger in (summary[LANDED] for summary in summaries if LANDED in summary):
         seen.landed[table].setdefault(Ledger.from_json(ledger).checkpoint_id, moment)

@@ -153,7 +153,7 @@ def _captured(
     case: str, done: Sequence[Transaction], ages: Mapping[str, list[float]], cpu_share: float, peak_mb: int
 ) -> Captured:
     total = sorted(ages["shape"])
-    changes = sum(each.changes for each in done)
+    changes = sum(turn.changes for turn in done)
     ends = done[0].committed + max(total) if case == "burst" else done[-1].committed
     steps = {place: median(values) for place, values in ages.items()}
     return Captured(

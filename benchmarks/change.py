@@ -84,12 +84,12 @@ def compare_change(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ..
             "seconds": round(median(history.seconds), 2),
             "cpu_seconds": round(median(history.cpu_seconds), 2),
             "peak_mb": round(history.peak_mb),
-            "turns": [round(each, 2) for each in history.seconds],
+            "turns": [round(reading, 2) for reading in history.seconds],
         }
         for history in histories
     ]
     rebuilt = {"side": "dbt-duckdb, full rebuild", "history": against.charges, "seconds": round(median(rebuilds), 2)}
-    rows.append({**rebuilt, "turns": [round(each, 2) for each in rebuilds]})
+    rows.append({**rebuilt, "turns": [round(rebuild, 2) for rebuild in rebuilds]})
     gain = median(theirs / ours for theirs, ours in zip(rebuilds, against.seconds, strict=True))
     growth = median(histories[-1].seconds) / median(histories[0].seconds)
     return rows, (

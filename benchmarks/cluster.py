@@ -102,7 +102,11 @@ def compare_workers(bench: Bench) -> tuple[Sequence[Mapping[str, object]], tuple
                     for worker in spark_cluster.WORKERS[1:workers]
                 ]
                 side = added.enter_context(Competitor(start))  # it ends before its workers do
-                pids = {_DRIVER: side.pid, _BROKER: bench.broker_pid, **{each.name: each.pid for each in (*servers, *more)}}
+                pids = {
+                    _DRIVER: side.pid,
+                    _BROKER: bench.broker_pid,
+                    **{server.name: server.pid for server in (*servers, *more)},
+                }
                 turn = _take_turn(side, topic, warm_up, pids=pids, workers=workers, number=len(turns))
             bench.say(f"Cluster: {workers} of 2 workers {turn.per_second:,.0f} records/s, held up for {turn.held_up:.1f} s")
             turns.append(turn)

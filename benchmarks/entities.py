@@ -72,7 +72,7 @@ def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
         found = lake.entities(EXACT)
         lake.build(EXACT, full_refresh=True)
         check_clusters(found, lake.entities(EXACT).rename({"entity_id": "cluster_id"}))
-    return [row_of(what, each) for what, each in readings.items()], _bars(readings)
+    return [row_of(what, reading) for what, reading in readings.items()], _bars(readings)
 
 
 def resolve_with_splink(folder: Path) -> pl.DataFrame:
@@ -120,15 +120,15 @@ def row_of(what: str, readings: list[Reading]) -> dict[str, object]:
     """Return the medians of several readings, and each of them, as a row of results."""
     return {
         "what": what,
-        "seconds": round(median(each.seconds for each in readings), 3),
-        "cpu_seconds": round(median(each.cpu_seconds for each in readings), 3),
-        "turns": [{"seconds": round(each.seconds, 3), "cpu_seconds": round(each.cpu_seconds, 3)} for each in readings],
+        "seconds": round(median(reading.seconds for reading in readings), 3),
+        "cpu_seconds": round(median(reading.cpu_seconds for reading in readings), 3),
+        "turns": [{"seconds": round(reading.seconds, 3), "cpu_seconds": round(reading.cpu_seconds, 3)} for reading in readings],
     }
 
 
 def _bars(readings: dict[str, list[Reading]]) -> tuple[Bar, ...]:
     def seconds(what: str) -> float:
-        return median(each.seconds for each in readings[what])
+        return median(reading.seconds for reading in readings[what])
 
     whole = seconds("Headrace")
     return (

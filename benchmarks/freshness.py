@@ -44,7 +44,7 @@ class Freshness:
 
 def compare_freshness(bench: Bench) -> tuple[tuple[Freshness, ...], tuple[Bar, ...]]:
     measured = [measure_freshness(bench, side, topics=count) for count in TOPIC_COUNTS for side in _sides()]
-    by = {(each.side, each.topics): each.median_seconds for each in measured}
+    by = {(measurement.side, measurement.topics): measurement.median_seconds for measurement in measured}
     bars = (
         at_most(1.2, by["headrace", 1] / by["plain", 1], name="1 topic: median age against one plain Spark sink"),
         at_least(3.0, by["plain", 8] / by["headrace", 8], name="8 topics: times fresher than eight plain Spark sinks"),

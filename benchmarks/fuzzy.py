@@ -69,11 +69,11 @@ def compare_fuzzy(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...
         if not in_process.sort("record").equals(on_spark.sort("record")):
             raise RuntimeError("compared in this process and on Spark, records are in different entities")
     trained = timed(bench, readings, "Training", lambda: train_weights(number_records(values), fuzzy)[0])
-    rows = [row_of(what, each) for what, each in readings.items()]
+    rows = [row_of(what, reading) for what, reading in readings.items()]
     for name, weights in (("fixed", fixed_weights(fuzzy)), ("trained", trained)):
         rows += judge(records, values, fuzzy, weights, name=name)
-    times = median(each.seconds for each in readings["Headrace"]) / median(
-        each.seconds for each in readings["Splink on DuckDB"]
+    times = median(reading.seconds for reading in readings["Headrace"]) / median(
+        reading.seconds for reading in readings["Splink on DuckDB"]
     )
     return rows, (at_most(_MOST_TIMES, times, name="fuzzy: times the seconds of Splink on DuckDB"),)
 
@@ -105,7 +105,7 @@ def judge(
     for threshold in _THRESHOLDS:
         edges = pairs.filter(pl.col(WEIGHT) >= threshold)
         entity = connected_components(edges[LEFT], edges[RIGHT], nodes=records.height)
-        both, wanted, found = (_pairs_in(each) for each in ([records["person"], entity], [records["person"]], [entity]))
+        both, wanted, found = (_pairs_in(columns) for columns in ([records["person"], entity], [records["person"]], [entity]))
         precision, recall = both / max(found, 1), both / wanted
         rows.append(
             {
@@ -120,7 +120,7 @@ def judge(
 
 
 def _pairs_in(columns: list[pl.Series]) -> int:
-    sizes = pl.DataFrame([each.alias(str(number)) for number, each in enumerate(columns)]).group_by(pl.all()).len()["len"]
+    sizes = pl.DataFrame([column.alias(str(number)) for number, column in enumerate(columns)]).group_by(pl.all()).len()["len"]
     return int((sizes.cast(pl.Int64) * (sizes.cast(pl.Int64) - 1)).sum()) // 2
 
 

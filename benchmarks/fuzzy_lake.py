@@ -54,8 +54,10 @@ class FuzzyLake:
         settings: Settings = load_settings(flags={}, environ={}, folder=folder)
         self.catalog = open_catalog(settings)
         pipeline: Pipeline = load_pipeline(_PIPELINE, environ={}, folder=folder)
-        for each in pipeline.streams:
-            ensure_table(self.catalog, each.table, columns=landed_columns(each), location=table_location(settings, each.table))
+        for target in pipeline.streams:
+            ensure_table(
+                self.catalog, target.table, columns=landed_columns(target), location=table_location(settings, target.table)
+            )
         self.lake: Lake = open_lake(settings, pipeline, spark)
 
     @property

@@ -72,15 +72,15 @@ def drive(port: int, request_of: Request, *, prefix: str, connections: int, seco
     opened = [_Connection(socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_SECONDS)) for _ in range(connections)]
     try:
         with selectors.DefaultSelector() as selector:
-            for each in opened:
-                each.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                selector.register(each.socket, selectors.EVENT_READ, each)
+            for connection in opened:
+                connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                selector.register(connection.socket, selectors.EVENT_READ, connection)
             started = time.perf_counter()
             _ask_until(selector, opened, request_of, names, load, until=started + seconds)
             load.seconds = time.perf_counter() - started
     finally:
-        for each in opened:
-            each.socket.close()
+        for connection in opened:
+            connection.socket.close()
     return load
 
 
@@ -94,8 +94,8 @@ def _ask_until(
     until: float,
 ) -> None:
     """Ask on every connection again and again; requests that are on their way at the end are waited for."""
-    for each in opened:
-        each.ask(request_of, next(names))
+    for connection in opened:
+        connection.ask(request_of, next(names))
     left = len(opened)
     while left:
         ready = selector.select(_PATIENCE_SECONDS)

@@ -103,7 +103,7 @@ def measure_rate(bench: Bench, rate: int, *, warm_up: int, seconds: int) -> Mart
 def rate_of_charges(rate: float) -> float:
     """Return the rate of charges at which all streams together come to `rate`."""
     every = [stream.every_seconds for stream in load_pipeline("payments", environ={}, folder=Path.cwd()).streams]
-    return rate / sum(min(every) / each for each in every)
+    return rate / sum(min(every) / seconds for seconds in every)
 
 
 def _drain(

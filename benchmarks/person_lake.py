@@ -49,10 +49,10 @@ class PersonLake:
     def __init__(self, folder: Path, spark: SparkSession) -> None:
         home = folder / "pipelines" / _PIPELINE
         streams = "".join(
-            f"  {each}: {{topic: people-{each}, format: json, schema: schemas/person.sql, table: bench.raw_{each}}}\n"
-            for each in SOURCES
+            f"  {source}: {{topic: people-{source}, format: json, schema: schemas/person.sql, table: bench.raw_{source}}}\n"
+            for source in SOURCES
         )
-        query = "\nUNION ALL\n".join(_BRANCH.format(source=each) for each in SOURCES)
+        query = "\nUNION ALL\n".join(_BRANCH.format(source=source) for source in SOURCES)
         files = {
             "pipeline.yml": f"name: {_PIPELINE}\nabout: What the benchmark builds.\nnamespace: bench\nstreams:\n{streams}",
             "schemas/person.sql": _SCHEMA,
@@ -104,7 +104,7 @@ def append_raw(catalog: Catalog, name: str, rows: pa.Table, *, time_column: str)
         "kafka_offset": pa.array(range(offset, offset + count), pa.int64()),
         "kafka_timestamp": rows[time_column],
         "checkpoint_id": pa.repeat(checkpoint, count),
-        **{each: rows[each] for each in rows.column_names},
+        **{column_name: rows[column_name] for column_name in rows.column_names},
     }
     columns = [
         given[field.name].cast(field.type) if field.name in given else pa.nulls(count, field.type)

@@ -51,13 +51,13 @@ def compare_refresh(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, .
             "cpu_seconds": round(median(cpu), 1),
             "peak_mb": round(peak),
             "first_build_seconds": round(first.seconds, 1),
-            "turns": [round(each, 1) for each in ours],
+            "turns": [round(seconds, 1) for seconds in ours],
         },
         {
             "side": "dbt-duckdb, full rebuild",
             "events": payments.events,
             "seconds": round(median(theirs), 1),
-            "turns": [round(each, 1) for each in theirs],
+            "turns": [round(seconds, 1) for seconds in theirs],
         },
     ]
     ratio = median(mine / other for mine, other in zip(ours, theirs, strict=True))

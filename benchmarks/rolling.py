@@ -80,7 +80,7 @@ def compare_rolling(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, .
         "last_build_seconds": round(seconds[-1], 1),
         "compare_seconds": round(plain_seconds, 1),
         "differing_rows": differing,
-        "turns": [round(each, 2) for each in seconds],
+        "turns": [round(reading, 2) for reading in seconds],
     }
     return [measured], (at_most(0, differing, name="rolling features: rows that differ from a plain window query"),)
 

@@ -64,9 +64,11 @@ def cli_page() -> str:
         "# Command line",
         NOTICE,
         "Arguments in square brackets are optional. `--profile NAME` works with every command, before or after its name.",
-        _table(("command", "what it does"), [(f"[`{name}`](#{_anchor(name)})", _summary(each)) for name, each in commands]),
+        _table(
+            ("command", "what it does"), [(f"[`{name}`](#{_anchor(name)})", _summary(command)) for name, command in commands]
+        ),
         EXIT_CODES.rstrip(),
-        *(_section(name, each) for name, each in commands),
+        *(_section(name, command) for name, command in commands),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -265,10 +267,10 @@ def _section(name: str, command: Any) -> str:
     shown = [parameter for parameter in command.params if not parameter.hidden and parameter.name != "help"]
     arguments = [parameter for parameter in shown if not parameter.opts[0].startswith("-")]
     options = [parameter for parameter in shown if parameter.opts[0].startswith("-")]
-    usage = " ".join([name, *(_argument(each) for each in arguments), *(["[OPTIONS]"] if options else [])])
+    usage = " ".join([name, *(_argument(argument) for argument in arguments), *(["[OPTIONS]"] if options else [])])
     parts = [f"## {name}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
-    rows = [(f"`{_metavar(each)}`", _about(each)) for each in arguments if each.help]
-    rows += [(f"`{_option(each)}`", _about(each)) for each in options]
+    rows = [(f"`{_metavar(argument)}`", _about(argument)) for argument in arguments if argument.help]
+    rows += [(f"`{_option(option)}`", _about(option)) for option in options]
     if rows:
         parts.append(_table(("argument or option", "meaning"), rows))
     return "\n\n".join(parts)
@@ -318,7 +320,7 @@ def _choices(parameter: Any) -> list[str]:
     kind = _type_of(parameter)
     if "|" in (parameter.metavar or "") and kind is str:
         return str(parameter.metavar).split("|")
-    return [str(each.value) for each in kind] if isinstance(kind, type) and issubclass(kind, enum.Enum) else []
+    return [str(member.value) for member in kind] if isinstance(kind, type) and issubclass(kind, enum.Enum) else []
 
 
 def _summary(command: Any) -> str:

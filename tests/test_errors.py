@@ -28,8 +28,8 @@ def documented() -> list[tuple[str, str, bool]]:
 
 def defined() -> dict[str, str]:
     """Return the parent of each error of the module."""
-    found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
-    return {each.__name__: each.__mro__[1].__name__ for each in found}
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    return {error.__name__: error.__mro__[1].__name__ for error in found}
 
 
 def test_error_tree_in_the_docs_is_the_one_that_is_defined() -> None:

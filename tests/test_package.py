@@ -10,6 +10,6 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_wheel_has_the_marker_that_headrace_is_typed() -> None:
-    files = {each.distribution_path for each in WheelBuilder(str(ROOT)).recurse_included_files()}
+    files = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     assert "headrace/py.typed" in files
     assert "headrace/logs/setup.py" in files

@@ -53,7 +53,7 @@ def on_a_terminal(print_to: Callable[[Console], None], kind: type[Console] = Ter
 
 
 def unsafe(text: str) -> list[str]:
-    return [each for each in text if each != "\n" and printable(each, keep="") != each]
+    return [character for character in text if character != "\n" and printable(character, keep="") != character]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -95,7 +95,7 @@ def test_every_command_prints_to_a_console_that_escapes() -> None:
 
 
 def test_json_is_exact_and_has_nothing_that_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"value": each, each: 1} for each in (*HOSTILE.values(), *AS_THEY_ARE)]
+    rows = [{"value": text, text: 1} for text in (*HOSTILE.values(), *AS_THEY_ARE)]
     print_json(rows)
     out = capsys.readouterr().out
     assert json.loads(out) == rows

@@ -278,7 +278,7 @@ class LayerLake:
         return Counter(repr(sorted(row.items())) for row in found.to_pylist())
 
     def all_rows(self) -> dict[str, Counter[str]]:
-        return {each.table.name: self.rows(each.table.name) for each in self.pipeline.tables}
+        return {table.table.name: self.rows(table.table.name) for table in self.pipeline.tables}
 
 
 def assert_same(found: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> None:

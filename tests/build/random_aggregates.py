@@ -70,7 +70,7 @@ def nested(random: Random, name: str, relations: Sequence[Relation]) -> Table | 
         f"FROM (SELECT {_list(keys)}, {part.name} AS part, count(*) AS a {source.clauses()} "
         f"GROUP BY {', '.join(sql for sql, _ in keys)}, {part.name})\nGROUP BY {names}"
     )
-    fields = (*(field for _, field in keys), *(Field(each, "long", "count") for each in ("most", "parts", "total")))
+    fields = (*(field for _, field in keys), *(Field(name, "long", "count") for name in ("most", "parts", "total")))
     relation = Relation(name, "aggregate", fields, tuple(field.name for _, field in keys), weight=_weight(keys))
     return Table(f"b/{name}.sql", settings([f"keys: [{names}]"]) + text, relation, "aggregate, nested")
 

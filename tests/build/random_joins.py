@@ -79,8 +79,8 @@ def _possible(random: Random, source: Source, lookup: Relation) -> Iterator[_Joi
     pairs = [(field, other) for field in lookup.fields for other in source.fields if _fit(field, other, is_plain=is_plain)]
     for pair in pairs:
         yield _Join(lookup, (pair,))
-        others = [each for each in pairs if each[0] != pair[0] and each[1] != pair[1]]
-        keyed = [each for each in others if {pair[0].name, each[0].name} == {*lookup.key}]
+        others = [other for other in pairs if other[0] != pair[0] and other[1] != pair[1]]
+        keyed = [other for other in others if {pair[0].name, other[0].name} == {*lookup.key}]
         if keyed or (others and chance(random, 0.1)):
             yield _Join(lookup, (pair, random.choice(keyed or others)))
 

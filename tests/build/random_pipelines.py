@@ -138,7 +138,7 @@ def random_pipeline(random: Random, *, tables: int | None = None, rounds: int | 
     made = [_STAGED]
     while len(made) < count:
         makers = _EARLY if len(made) < 3 else _ALL
-        name = random.choices(list(makers), [_WEIGHTS.get(each, 1) for each in makers])[0]
+        name = random.choices(list(makers), [_WEIGHTS.get(maker, 1) for maker in makers])[0]
         relations = [_EVENTS, *(table.relation for table in made)]
         table = makers[name](random, f"{name}_{len(made)}", relations)
         if table is not None:

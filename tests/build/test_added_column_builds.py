@@ -84,8 +84,8 @@ def test_history_tracks_its_own_columns(layer_lake: LayerLake) -> None:
 
 def test_only_an_aggregate_has_states(layer_lake: LayerLake) -> None:
     plans = {
-        str(each.table.table): each.has_states
-        for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
+        str(planned.table.table): planned.has_states
+        for planned in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
     }
     assert plans == {"pond.addresses": False, "pond.moves": False, "pond.by_state": True}
     assert STATE not in run_query(layer_lake.catalog, "SELECT * FROM pond.by_state").column_names

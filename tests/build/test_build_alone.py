@@ -32,7 +32,7 @@ def alone(layer_lake: LayerLake, spark: SparkSession, name: str) -> Outcome:
     """Build a table as a command of its own does: nothing but it and what it reads is looked at."""
     chosen = choose_tables(layer_lake.pipeline, name)
     lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark, tables=chosen)
-    assert {each.table for each in chosen} <= lake.columns.keys()
+    assert {table.table for table in chosen} <= lake.columns.keys()
     outcomes: list[Outcome] = []
     outcome = build_alone(lake, chosen[-1], full_refresh=False, done=outcomes.append)
     assert outcomes == [outcome]
@@ -43,7 +43,7 @@ def test_tables_built_one_by_one_equal_a_full_build(spark: SparkSession, tmp_pat
     layer_lake = LayerLake(tmp_path, spark, tables(on_failure="drop"))
     layer_lake.land([event("a", "x", n=1), event("b", "x", n=2), event("c", None, n=3), event("d", "y", n=4, cents=-5)])
     first = [alone(layer_lake, spark, name) for name in ("checked", "reader")]
-    assert [each.built is not None for each in first] == [True, True]
+    assert [outcome.built is not None for outcome in first] == [True, True]
     assert describe_quality(first[0]) == [
         "quality: amount is positive: 4 rows checked, 1 failing, dropped",
         "quality: the group is known: 4 rows checked, 1 failing, counted",

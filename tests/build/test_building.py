@@ -64,7 +64,7 @@ def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp
             ("pond.quarantine", "amount is positive", "e1"),
             ("pond.quarantine", "amount is positive", "e3"),
         ]
-    found = {(each.table, each.sentence): each for each in report_quality(layer_lake.settings, layer_lake.pipeline)}
+    found = {(report.table, report.sentence): report for report in report_quality(layer_lake.settings, layer_lake.pipeline)}
     counted, set_aside = found["pond.warn", "amount is positive"], found["pond.quarantine", "amount is positive"]
     assert (counted.rows, counted.failing, counted.quarantined, counted.last_checked, counted.last_failed) == (5, 2, 0, 2, 1)
     assert (set_aside.rows, set_aside.failing, set_aside.quarantined, set_aside.last_checked) == (3, 0, 2, 5)
@@ -85,7 +85,7 @@ def test_failed_build_publishes_nothing_and_stops_only_downstream(spark: SparkSe
     layer_lake.build()
     before = layer_lake.all_rows()
     layer_lake.land(events(-1, 7, start=2))
-    outcomes = {each.table.table.name: each for each in build(layer_lake.lake)}
+    outcomes = {outcome.table.table.name: outcome for outcome in build(layer_lake.lake)}
     error = outcomes["checked"].error
     assert isinstance(error, QualityError)
     assert str(error).startswith(
@@ -111,7 +111,7 @@ def test_plan_has_action_and_reasons(spark: SparkSession, tmp_path: Path) -> Non
 
     def planned() -> list[tuple[str, str]]:
         found = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
-        return [(each.action, each.why[0]) for each in found]
+        return [(planned.action, planned.why[0]) for planned in found]
 
     assert planned() == [("refresh", "it was never built")] * 2
     layer_lake.land(events(1))

@@ -99,10 +99,10 @@ def changes_of(random: Random, count: int) -> list[Change]:
             found.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, omitted=()))
         elif random.random() < 0.15:
             other = (key + 1) % 5
-            for each in [key, *([other] if other in rows else [])]:
+            for row_key in [key, *([other] if other in rows else [])]:
                 lsn += 1
-                found.append(replace(rows[each], op="d", lsn=lsn, tx=tx, omitted=()))
-            before = {each: rows.pop(each, None) for each in (key, other)}
+                found.append(replace(rows[row_key], op="d", lsn=lsn, tx=tx, omitted=()))
+            before = {row_key: rows.pop(row_key, None) for row_key in (key, other)}
             for old, new_key in ((before[key], other), (before[other], key)):
                 if old is not None:
                     lsn += 1
@@ -130,25 +130,25 @@ def told(change: Change) -> dict[str, Any]:
 def current_of(changes: Sequence[Change]) -> Counter[str]:
     """Return the rows of a database after these changes, which are in order."""
     rows: dict[int | None, Change] = {}
-    for each in changes:
-        if each.op == "t":
+    for change in changes:
+        if change.op == "t":
             rows.clear()
-        elif each.op == "d":
-            rows.pop(each.id)
+        elif change.op == "d":
+            rows.pop(change.id)
         else:
-            rows[each.id] = each
-    return shown(told(each) for each in rows.values())
+            rows[change.id] = change
+    return shown(told(row) for row in rows.values())
 
 
 def versions_of(changes: Sequence[Change]) -> Counter[str]:
     """Return every version of the rows of a database."""
     found = []
-    for index, each in enumerate(changes):
-        if each.op in "dt":
+    for index, change in enumerate(changes):
+        if change.op in "dt":
             continue
-        after = [later for later in changes[index + 1 :] if later.op == "t" or later.id == each.id]
+        after = [later for later in changes[index + 1 :] if later.op == "t" or later.id == change.id]
         end = after[0].at if after else None
-        found.append({**told(each), "valid_from": each.at, "valid_to": end, "is_current": not after})
+        found.append({**told(change), "valid_from": change.at, "valid_to": end, "is_current": not after})
     return shown(found)
 
 
@@ -172,7 +172,7 @@ def test_any_order_and_batching_yields_the_database(
     sent = [*changes, *random.sample(changes, 4)]
     random.shuffle(sent)
     if seed % 2:
-        sent.sort(key=lambda each: each.lsn)
+        sent.sort(key=lambda change: change.lsn)
     layer_lake = LayerLake(tmp_path_factory.mktemp("pond"), spark, TABLES)
     for part in (sent[:15], sent[15:30], sent[30:]):
         layer_lake.land(part)
@@ -218,10 +218,10 @@ def test_new_snapshot_removes_missing_rows(spark: SparkSession, tmp_path: Path) 
     layer_lake.land(taken[:1])
     layer_lake.build()
     layer_lake.land([*taken[1:], Change("c", 40, 4, 4, "z")])
-    outcomes = {each.table.table.name: each.plan.action for each in layer_lake.build() if each.plan}
+    outcomes = {outcome.table.table.name: outcome.plan.action for outcome in layer_lake.build() if outcome.plan}
     assert outcomes["current"] == outcomes["tracked"] == "increment"
     found = layer_lake.all_rows()
-    assert rows_of(layer_lake)["current"] == shown(told(each) for each in taken)
+    assert rows_of(layer_lake)["current"] == shown(told(change) for change in taken)
     tracked_rows = layer_lake.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
     ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
     at = taken[0].at

@@ -141,10 +141,10 @@ def test_definition_field_with_its_default_keeps_the_digest() -> None:
 def test_defaults_of_the_document_are_those_that_were_recorded() -> None:
     """A default is what a document means without the field: who changes one changes what recorded digests stand for."""
     defaults = {
-        each.name: each.default
+        field.name: field.default
         for kind in (TableDefinition, MatchDefinition, FuzzyDefinition)
-        for each in dataclasses.fields(kind)
-        if each.default not in (dataclasses.MISSING, None, ())
+        for field in dataclasses.fields(kind)
+        if field.default not in (dataclasses.MISSING, None, ())
     }
     assert defaults == {"case": True, "plus_tags": True, "dots": True, "max_records": 50}
 

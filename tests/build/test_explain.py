@@ -86,7 +86,7 @@ class Metadata:
         self._build()
 
     def land(self, stream_name: str, rows: int) -> None:
-        stream = next(each for each in self.pipeline.streams if each.name == stream_name)
+        stream = next(candidate for candidate in self.pipeline.streams if candidate.name == stream_name)
         table = self._open(stream.table, landed_columns(stream))
         entry = read_ledger(table)
         new = replace(entry, checkpoint_id=entry.checkpoint_id + 1)

@@ -263,7 +263,7 @@ def _die_and_build_again(layer_lake: LayerLake, table: str, step: str, death: De
 
 def _build(layer_lake: LayerLake, table: str) -> Outcome:
     """Build one table whose inputs are up to date, in a thread of its own, as runs do."""
-    chosen = next(each for each in layer_lake.pipeline.tables if each.table.name == table)
+    chosen = next(candidate for candidate in layer_lake.pipeline.tables if candidate.table.name == table)
     with ThreadPoolExecutor(1) as pool:
         outcome = pool.submit(building.build_one, layer_lake.lake, chosen, full_refresh=False).result()
     if outcome.error:

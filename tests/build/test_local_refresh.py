@@ -40,7 +40,7 @@ def entry_of(layer_lake: LayerLake, name: str) -> dict[str, Any]:
 
 def kept_rows(layer_lake: LayerLake, name: str) -> Counter[str]:
     """Return what builds kept of deleted rows and truncates."""
-    table = next(each.table for each in layer_lake.pipeline.tables if each.table.name == name)
+    table = next(candidate.table for candidate in layer_lake.pipeline.tables if candidate.table.name == name)
     found = load_table(layer_lake.catalog, removed_name(table))
     return Counter(repr(row) for row in found.scan().to_arrow().to_pylist()) if found else Counter()
 

@@ -87,12 +87,12 @@ def test_rewriting_a_query_with_macros_rebuilds_nothing(spark: SparkSession, tmp
     files = {"macros.sql": MACROS, "a/doubled.sql": "SELECT id, abs(double_of(n)) AS m FROM pond.events"}
     write_files(layer_lake.pipeline.folder, files)
     layer_lake.reload()
-    assert [each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
+    assert [planned.action for planned in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
         "nothing"
     ]
     write_files(layer_lake.pipeline.folder, {"macros.sql": MACROS.replace("a + a", "2 * a")})
     layer_lake.reload()
-    assert [each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
+    assert [planned.action for planned in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)] == [
         "refresh"
     ]
 

@@ -85,10 +85,10 @@ def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_
     events = events_of(Random(5), 30)
     layer_lake.land(events)
     layer_lake.build()
-    assert [each.built for each in layer_lake.build()] == [None] * len(layer_lake.pipeline.tables)
+    assert [outcome.built for outcome in layer_lake.build()] == [None] * len(layer_lake.pipeline.tables)
     layer_lake.land(events[:10])
-    built = {each.table.table.name: each.built for each in layer_lake.build() if each.built}
-    assert {name for name, each in built.items() if each and each.rows} == {"appended"}
+    built = {outcome.table.table.name: outcome.built for outcome in layer_lake.build() if outcome.built}
+    assert {name for name, result in built.items() if result and result.rows} == {"appended"}
     assert "groups" not in built
 
 

@@ -210,10 +210,14 @@ def test_plain_conditions_equal_spark(spark: SparkSession) -> None:
     random = Random(2)
     rows = events(random, 300)
     conditions = [condition(random, 3) for _ in range(60)]
-    wanted = in_spark(spark, rows).select(*(F.expr(each).alias(f"c{place}") for place, each in enumerate(conditions))).toArrow()
-    for place, each in enumerate(conditions):
-        found = rows.with_columns(plain_condition(each, NESTED).alias("found"))["found"]
-        assert found.to_list() == wanted[f"c{place}"].to_pylist(), each
+    wanted = (
+        in_spark(spark, rows)
+        .select(*(F.expr(written).alias(f"c{place}") for place, written in enumerate(conditions)))
+        .toArrow()
+    )
+    for place, written in enumerate(conditions):
+        found = rows.with_columns(plain_condition(written, NESTED).alias("found"))["found"]
+        assert found.to_list() == wanted[f"c{place}"].to_pylist(), written
 
 
 @pytest.mark.parametrize("text", LEFT_TO_SPARK)

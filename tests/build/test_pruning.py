@@ -72,5 +72,5 @@ def test_driver_decides_of_queries(tmp_path: Path, query: str, *, decides: bool)
     )
     pipeline = check_pipeline("mine", environ={}, folder=tmp_path).pipeline
     assert pipeline is not None
-    (table,) = (each for each in pipeline.tables if each.table.name == "table")
+    (table,) = (table for table in pipeline.tables if table.table.name == "table")
     assert driver_decides(table) is decides

@@ -117,7 +117,7 @@ def random_rows(seed: int, count: int) -> list[tuple[object, ...]]:
 def test_running_sums_equal_window_sums(spark: SparkSession, table: LayerTable, seed: int) -> None:
     query = with_query(table, {**EXACT, **LEFT})
     frame = spark.createDataFrame(random_rows(seed, 120), spark_schema(COLUMNS)).coalesce(1)
-    found, wanted = (run_source(spark, each, {table.inputs[0]: frame}) for each in (rewritten(query), query))
+    found, wanted = (run_source(spark, text, {table.inputs[0]: frame}) for text in (rewritten(query), query))
     assert [(field.name, field.dataType) for field in found.schema] == [(field.name, field.dataType) for field in wanted.schema]
     assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
 

@@ -173,7 +173,7 @@ def test_stage_tables_have_a_row_for_every_change(spark: SparkSession, tmp_path:
             Change("d", 3, before={"id": 1}),
             Change(None),
             Change("t", 4),
-            *(Change("c", 10 + at, after={"id": 10 + at, "rate": number(each)}) for at, each in enumerate(NUMBERS)),
+            *(Change("c", 10 + at, after={"id": 10 + at, "rate": number(written)}) for at, written in enumerate(NUMBERS)),
             Change("c", 30, after={"id": 30, "score": "1.501"}),
             Change("c", 31, after={"id": 31, "seen_at": "soon"}),
             Change("c", 32, after={"id": 32, "rate": number("0.1234567890123456789")}),
@@ -207,11 +207,11 @@ def test_stage_tables_have_a_row_for_every_change(spark: SparkSession, tmp_path:
         "ts_ms",
     )
     assert (truncated["_op"], truncated["id"], truncated["kafka_offset"]) == ("t", None, 4)
-    assert [each["rate"] for each in others[: len(NUMBERS)]] == [Decimal(each) for each in NUMBERS]
-    assert [(each["id"], each["note"]) for each in others[len(NUMBERS) :]] == [(33, GONE)], "an insert says what it says"
+    assert [other["rate"] for other in others[: len(NUMBERS)]] == [Decimal(written) for written in NUMBERS]
+    assert [(other["id"], other["note"]) for other in others[len(NUMBERS) :]] == [(33, GONE)], "an insert says what it says"
     refused = layer_lake.catalog.load_table(str(QUARANTINE)).scan().to_arrow().to_pylist()
     assert sorted((json.loads(row["original_bytes"])["id"], row["reason"]) for row in refused) == [
-        (each, "every value can be read as its type") for each in (30, 31, 32)
+        (number, "every value can be read as its type") for number in (30, 31, 32)
     ]
 
 
@@ -235,12 +235,12 @@ def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, t
     layer_lake.land([Change("c", 2, after={"id": 2, "paid_at": 1_700_000_000_000_000})])
     lake = open_lake(layer_lake.settings, layer_lake.pipeline, spark)
     actions = {
-        str(each.table.table): each.action
-        for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
+        str(planned.table.table): planned.action
+        for planned in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
     }
     assert actions["stage.pond.orders"] == "increment"
-    assert [each.error for each in build(lake)] == [None, None]
-    assert [each["paid_at"] for each in rows(layer_lake)] == [None, datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)]
+    assert [outcome.error for outcome in build(lake)] == [None, None]
+    assert [row["paid_at"] for row in rows(layer_lake)] == [None, datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)]
     after = layer_lake.catalog.load_table("stage.pond.orders").metadata
     assert (after.table_uuid, len(after.snapshots)) == (before.table_uuid, len(before.snapshots) + 1)
 

@@ -43,11 +43,11 @@ def filled(value: object, environ: Mapping[str, str]) -> str:
 
 def texts(value: object) -> Iterator[str]:
     if isinstance(value, dict):
-        for each in value.values():
-            yield from texts(each)
+        for item in value.values():
+            yield from texts(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from texts(each)
+        for item in value:
+            yield from texts(item)
     elif isinstance(value, str):
         yield value
 
@@ -95,7 +95,7 @@ def test_what_a_service_names_is_there(name: str) -> None:
         else:
             assert (needs["condition"], SERVICES[other]["restart"]) == ("service_completed_successfully", "no"), other
     assert set(service["networks"]) <= COMPOSE["networks"].keys()
-    assert {each["source"] for each in service.get("configs", [])} <= COMPOSE["configs"].keys()
+    assert {entry["source"] for entry in service.get("configs", [])} <= COMPOSE["configs"].keys()
     for volume in service.get("volumes", []):
         source, target, *mode = volume.split(":")
         assert target.startswith("/")
@@ -123,10 +123,10 @@ def check_file(path: Path) -> None:
 
 
 def test_every_volume_network_and_config_is_used() -> None:
-    volumes = {each.split(":")[0] for service in SERVICES.values() for each in service.get("volumes", [])}
+    volumes = {entry.split(":")[0] for service in SERVICES.values() for entry in service.get("volumes", [])}
     assert COMPOSE["volumes"].keys() <= volumes
-    assert COMPOSE["networks"].keys() == {each for service in SERVICES.values() for each in service["networks"]}
-    assert COMPOSE["configs"].keys() == {each["source"] for s in SERVICES.values() for each in s.get("configs", [])}
+    assert COMPOSE["networks"].keys() == {network for service in SERVICES.values() for network in service["networks"]}
+    assert COMPOSE["configs"].keys() == {entry["source"] for s in SERVICES.values() for entry in s.get("configs", [])}
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -150,21 +150,21 @@ def test_connect_is_open_to_the_other_containers_alone() -> None:
 
 
 def test_ports_are_open_to_this_machine_alone_and_taken_once() -> None:
-    published = [filled(each, {}) for service in SERVICES.values() for each in service.get("ports", [])]
-    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", each) for each in published), published
-    hosts = [each.split(":")[1] for each in published]
+    published = [filled(entry, {}) for service in SERVICES.values() for entry in service.get("ports", [])]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", binding) for binding in published), published
+    hosts = [binding.split(":")[1] for binding in published]
     assert len(hosts) == len({*hosts})
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_health_checks_and_ports_are_where_the_service_listens(name: str) -> None:
     service = SERVICES[name]
-    opened = [int(each.rsplit(":", 1)[1]) for each in service.get("ports", [])] + [
-        int(each) for each in service.get("expose", [])
+    opened = [int(entry.rsplit(":", 1)[1]) for entry in service.get("ports", [])] + [
+        int(entry) for entry in service.get("expose", [])
     ]
     assert {*opened} <= listens(name)
     asked = " ".join(service.get("healthcheck", {}).get("test", []))
-    ports = [int(each) for each in re.findall(r"localhost[:/](\d+)|--port=(\d+)", asked) for each in each if each]
+    ports = [int(port) for port in re.findall(r"localhost[:/](\d+)|--port=(\d+)", asked) for port in port if port]
     assert {*ports} <= listens(name), asked
     if listens(name) and "healthcheck" in service:
         assert ports, "its health check asks no port"
@@ -172,10 +172,10 @@ def test_health_checks_and_ports_are_where_the_service_listens(name: str) -> Non
 
 def test_addresses_are_those_of_services_that_listen_there() -> None:
     written = {
-        name: [filled(each, {}) for key, value in service.items() if key != "image" for each in texts(value)]
+        name: [filled(text, {}) for key, value in service.items() if key != "image" for text in texts(value)]
         for name, service in SERVICES.items()
     }
-    mounted = [ROOT / each.split(":")[0] for s in SERVICES.values() for each in s.get("volumes", []) if each.startswith(".")]
+    mounted = [ROOT / entry.split(":")[0] for s in SERVICES.values() for entry in s.get("volumes", []) if entry.startswith(".")]
     written |= {path.name: path.read_text(encoding="utf-8").splitlines() for path in mounted if path.suffix == ".properties"}
     found = {(host, int(port)) for lines in written.values() for line in lines for host, port in ADDRESS.findall(line)}
     assert {host for host, _ in found} >= {"kafka", "postgres", "minio", "polaris", "registry", "connect", "spark-master"}
@@ -188,7 +188,7 @@ def test_addresses_are_those_of_services_that_listen_there() -> None:
 def test_settings_are_known(name: str) -> None:
     environment = SERVICES[name].get("environment", {})
     known = (
-        {each.environ for each in SETTING_SPECS} | {*SECRETS.values()} | BESIDE_SETTINGS
+        {spec.environ for spec in SETTING_SPECS} | {*SECRETS.values()} | BESIDE_SETTINGS
         if name in OWN
         else BY_SERVICE.get(name, set())
     )

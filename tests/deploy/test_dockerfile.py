@@ -55,19 +55,19 @@ def instructions() -> list[Instruction]:
 
 
 def of_stage(stage: str, word: str) -> list[str]:
-    return [each.rest for each in instructions() if (each.stage, each.word) == (stage, word)]
+    return [instruction.rest for instruction in instructions() if (instruction.stage, instruction.word) == (stage, word)]
 
 
 def test_it_says_what_dockerfiles_say_from_pinned_bases() -> None:
-    assert {each.word for each in instructions()} <= INSTRUCTIONS
+    assert {instruction.word for instruction in instructions()} <= INSTRUCTIONS
     stages: list[str] = []
-    for base in [each.rest for each in instructions() if each.word == "FROM"]:
+    for base in [instruction.rest for instruction in instructions() if instruction.word == "FROM"]:
         image, name = base.split(" AS ")
         assert image in stages or re.fullmatch(r"[a-z/-]+:\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}", image), image
         stages.append(name)
     assert {"headrace", "dagster"} <= {*stages}
     targets = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"].values()
-    assert {each["build"]["target"] for each in targets if "build" in each} <= {*stages}
+    assert {target["build"]["target"] for target in targets if "build" in target} <= {*stages}
 
 
 def test_every_source_is_there_and_reaches_the_engine() -> None:
@@ -75,9 +75,9 @@ def test_every_source_is_there_and_reaches_the_engine() -> None:
     assert ignored[0] == "*", "all but what is named stays here"
     sent = [line[1:] for line in ignored if line.startswith("!")]
     copied: list[str] = []
-    for each in [each for each in instructions() if each.word == "COPY"]:
-        words = [word for word in each.rest.split() if not word.startswith("--")]
-        stage = re.search(r"--from=(\S+)", each.rest)
+    for copy in [copy for copy in instructions() if copy.word == "COPY"]:
+        words = [word for word in copy.rest.split() if not word.startswith("--")]
+        stage = re.search(r"--from=(\S+)", copy.rest)
         if stage:
             assert stage[1] in {one.stage for one in instructions()}
             continue
@@ -91,12 +91,16 @@ def test_every_source_is_there_and_reaches_the_engine() -> None:
 @pytest.mark.parametrize("stage", ["headrace", "dagster"])
 def test_it_is_not_run_as_root_and_has_no_secrets(stage: str) -> None:
     assert of_stage(stage, "USER")[-1] == "10001"
-    for each in instructions():
-        assert not (each.word in ("ENV", "ARG") and re.search(r"(?i)password|secret|token|credential|_key", each.rest)), each
+    for instruction in instructions():
+        assert not (
+            instruction.word in ("ENV", "ARG") and re.search(r"(?i)password|secret|token|credential|_key", instruction.rest)
+        ), instruction
 
 
 def test_spark_is_where_the_image_says() -> None:
-    version = re.search(r"python:(\d+\.\d+)", next(each.rest for each in instructions() if each.stage == "headrace"))
+    version = re.search(
+        r"python:(\d+\.\d+)", next(instruction.rest for instruction in instructions() if instruction.stage == "headrace")
+    )
     assert version
     environment = " ".join(of_stage("headrace", "ENV"))
     assert f"SPARK_HOME=/opt/headrace/lib/python{version[1]}/site-packages/pyspark" in environment
@@ -124,8 +128,8 @@ def test_dagster_loads_the_files_that_the_image_has(tmp_path: Path) -> None:
     assert exported
     names = exported[1].split()
     workspace = yaml.safe_load((ROOT / "deploy/compose/workspace.yaml").read_text(encoding="utf-8"))["load_from"]
-    places = [each["python_file"] for each in workspace]
-    assert [(each["relative_path"], each["location_name"]) for each in places] == [
+    places = [location["python_file"] for location in workspace]
+    assert [(place["relative_path"], place["location_name"]) for place in places] == [
         (f"/opt/dagster/defs/{name}.py", name) for name in names
     ]
     assert all(load_pipeline(name, environ={}, folder=tmp_path).tables for name in names)

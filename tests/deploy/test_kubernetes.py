@@ -74,22 +74,24 @@ def test_an_application_runs_headrace_from_the_image(name: str, tmp_path: Path) 
         careful = part["securityContext"]
         assert (careful["runAsUser"], careful["runAsNonRoot"], careful["allowPrivilegeEscalation"]) == (10001, True, False)
         assert (careful["readOnlyRootFilesystem"], careful["capabilities"]) == (True, {"drop": ["ALL"]})
-        assert {"/tmp", "/home/headrace"} <= {each["mountPath"] for each in part["volumeMounts"]}, "Java and Python write there"
-        assert {each["name"] for each in part["volumeMounts"]} <= {each["name"] for each in spec["volumes"]}
+        assert {"/tmp", "/home/headrace"} <= {entry["mountPath"] for entry in part["volumeMounts"]}, (
+            "Java and Python write there"
+        )
+        assert {entry["name"] for entry in part["volumeMounts"]} <= {entry["name"] for entry in spec["volumes"]}
 
 
 @pytest.mark.parametrize("name", ["run.yaml", "build.yaml"])
 def test_what_an_application_mounts_and_reads_is_there(name: str) -> None:
     spec, config = applications()[name], read("config.yaml")
-    volumes = {each["name"]: each for each in spec["volumes"]}
-    assert {each["name"] for each in spec["driver"]["volumeMounts"]} == volumes.keys()
+    volumes = {entry["name"]: entry for entry in spec["volumes"]}
+    assert {entry["name"] for entry in spec["driver"]["volumeMounts"]} == volumes.keys()
     assert volumes["settings"]["configMap"]["name"] == config["metadata"]["name"]
-    mount = next(each for each in spec["driver"]["volumeMounts"] if each["name"] == "settings")
+    mount = next(entry for entry in spec["driver"]["volumeMounts"] if entry["name"] == "settings")
     assert mount["subPath"] in config["data"]
     assert mount["mountPath"] == f"/srv/headrace/{mount['subPath']}"
     assert spec["driver"]["envFrom"] == [{"secretRef": {"name": SECRET}}]
     assert read("secret.yaml.template")["metadata"]["name"] == SECRET
-    assert {each["name"] for each in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(each.environ for each in SETTING_SPECS)}
+    assert {entry["name"] for entry in spec["driver"]["env"]} <= {"HEADRACE_PROFILE", *(spec.environ for spec in SETTING_SPECS)}
 
 
 def test_pods_reach_each_other_and_the_systems_of_the_settings_alone() -> None:
@@ -104,7 +106,7 @@ def test_pods_reach_each_other_and_the_systems_of_the_settings_alone() -> None:
         for port in rule["ports"]
     }
     text = read("config.yaml")["data"]["headrace.toml"]
-    named = {(each[0], int(each[1])) for each in re.findall(r"[\w-]+\.([\w-]+)\.svc:(\d+)", text)}
+    named = {(match[0], int(match[1])) for match in re.findall(r"[\w-]+\.([\w-]+)\.svc:(\d+)", text)}
     assert named, "config.yaml names systems"
     assert opened == named | {("kube-system", 53)}
     assert all("ports" in rule or rule["to"] == [{"podSelector": {}}] for rule in policy["egress"])

@@ -167,9 +167,9 @@ def _check_sensor(dagster: Dagster, lake: Lake, pipeline: Pipeline) -> Iterator[
 def _commands() -> list[int]:
     """Return the processes of Dagster that build a table."""
     return [
-        each.pid
-        for each in psutil.Process().children(recursive=True)
-        if each.status() != psutil.STATUS_ZOMBIE and "--no-deps" in each.cmdline()
+        child.pid
+        for child in psutil.Process().children(recursive=True)
+        if child.status() != psutil.STATUS_ZOMBIE and "--no-deps" in child.cmdline()
     ]
 
 

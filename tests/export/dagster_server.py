@@ -131,16 +131,16 @@ class Dagster:
         """Return the runs of a job, newest first."""
         return [
             Run(
-                each["runId"],
-                each["status"],
+                run["runId"],
+                run["status"],
                 {
                     step["stepKey"]: Step(
                         step["status"], step["startTime"] or 0.0, step["endTime"] or 0.0, max(1, len(step["attempts"]))
                     )
-                    for step in each["stepStats"]
+                    for step in run["stepStats"]
                 },
             )
-            for each in self.ask(_RUNS, name=name)["runsOrError"]["results"]
+            for run in self.ask(_RUNS, name=name)["runsOrError"]["results"]
         ]
 
     def wait_for_run(self, name: str, *, number: int = 1, seconds: float) -> Run:
@@ -162,9 +162,9 @@ class Dagster:
         """Return the results of a check, newest first."""
         executions = self.ask(_CHECKED, key={"path": [*key]}, check=check)["assetCheckExecutions"]
         return [
-            Checked(each["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
-            for each in executions
-            if (said := each["evaluation"])
+            Checked(execution["runId"], said["success"], said["severity"], numbers_of(said["metadataEntries"]))
+            for execution in executions
+            if (said := execution["evaluation"])
         ]
 
     def log(self, run_id: str) -> str:

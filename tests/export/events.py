@@ -87,12 +87,14 @@ def expected_spending(charges: Sequence[Row]) -> list[Row]:
     """Return the rows of features.spending."""
     found = []
     for row in charges:
-        at, mine = row["updated_at"], [each for each in charges if each["customerId"] == row["customerId"]]
+        at, mine = row["updated_at"], [charge for charge in charges if charge["customerId"] == row["customerId"]]
         hour = timedelta(hours=1)
         near = [
-            each["amount"]
-            for each in mine
-            if (each["updated_at"] is None if at is None else each["updated_at"] and at - hour <= each["updated_at"] <= at)
+            charge["amount"]
+            for charge in mine
+            if (
+                charge["updated_at"] is None if at is None else charge["updated_at"] and at - hour <= charge["updated_at"] <= at
+            )
         ]
         found.append({"id": row["id"], "customerId": row["customerId"], "updated_at": at, "spent": sum(near, Decimal(0))})
     return found

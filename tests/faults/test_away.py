@@ -125,7 +125,9 @@ def test_each_is_away_for_a_minute(shop: StackLake) -> None:
     for server in (rest_catalog.SERVER, object_store.SERVER, kafka.BROKER):
         take_away(server, shop, application)
     traffic.end()
-    wait_until(lambda: not any(each.waiting for each in shop.verify(pipeline)), what="all to be landed", seconds=SOON_SECONDS)
+    wait_until(
+        lambda: not any(report.waiting for report in shop.verify(pipeline)), what="all to be landed", seconds=SOON_SECONDS
+    )
     application.signal(signal.SIGTERM)
     assert application.wait(seconds=180) == 0, application.said()
     said = application.said()

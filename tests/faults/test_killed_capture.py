@@ -36,11 +36,11 @@ def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
     assert played["committed"] > 300
     assert {"order", "advance", "change_customer", "use_changes"} <= played["acts"].keys()
     found = shop.verify()
-    tables = [each for each in found if "source" in each]
-    assert [each for each in found if not each["holds"]] == []
+    tables = [entry for entry in found if "source" in entry]
+    assert [entry for entry in found if not entry["holds"]] == []
     assert len(tables) == TABLES
-    assert sum(each["rows"] for each in tables) > sum(filled.values()) / 2
-    assert all(each["different"] == 0 for each in tables)
+    assert sum(table["rows"] for table in tables) > sum(filled.values()) / 2
+    assert all(table["different"] == 0 for table in tables)
 
 
 def test_a_row_changed_by_hand_is_seen_in_the_demo(shop: CapturedShop) -> None:

@@ -78,7 +78,7 @@ class Load:
             event = {"id": f"evt_{number}", "type": "charge.succeeded", "created": 1_767_225_600, "data": {"object": about}}
             return [f"evt_{number}"], self._signed("stripe", event)
         ids = [str(number * LIST + at) for at in range(LIST)]
-        events = [{"eventId": int(each), "subscriptionType": "contact.creation", "objectId": number} for each in ids]
+        events = [{"eventId": int(event_id), "subscriptionType": "contact.creation", "objectId": number} for event_id in ids]
         return ids, self._signed("hubspot", events)
 
     def _signed(self, provider: str, content: object) -> bytes:
@@ -143,8 +143,8 @@ def test_the_api_and_the_broker_are_killed_under_load(
             for row in lake.rows(f"raw.{table}", "_event_id")
         )
         assert load.refused, "nobody noticed that somebody was killed"
-        assert [each for each in load.acknowledged if landed[each] != 1] == []
-        assert [each for each in load.sent if landed[each] > 1] == []
+        assert [event_id for event_id in load.acknowledged if landed[event_id] != 1] == []
+        assert [event_id for event_id in load.sent if landed[event_id] > 1] == []
         assert set(landed) <= set(load.sent)
         said = "".join(application.said() for application in lake.applications)
         assert not any(secret in said for secret in SECRETS.values())

@@ -142,7 +142,7 @@ def test_bounds_tell_whether_a_file_may_hold_a_value(catalog: Catalog, things: T
     table = append(catalog, things, -5, 10)
     file = LiveFiles().of(table, None)[0].file
     ranges = [(-9, -6), (-9, -5), (0, 1), (10, 12), (11, 12)]
-    assert [may_hold(file, bounds_field(table.schema(), "n"), *each) for each in ranges] == [False, True, True, True, False]
+    assert [may_hold(file, bounds_field(table.schema(), "n"), *bounds) for bounds in ranges] == [False, True, True, True, False]
     with pytest.raises(TypeError, match="kind"):
         may_hold(file, bounds_field(table.schema(), "kind"), 1, 2)
 
@@ -163,7 +163,7 @@ def test_bounds_of_a_widened_column_are_still_read(catalog: Catalog, tmp_path: P
     table = ensure_table(catalog, name, columns=(Column("n", Primitive("long")),), location=location)
     file = LiveFiles().of(table, None)[0].file
     ranges = [(-9, -3), (-2, -2), (6, 1 << 40)]
-    assert [may_hold(file, bounds_field(table.schema(), "n"), *each) for each in ranges] == [False, True, False]
+    assert [may_hold(file, bounds_field(table.schema(), "n"), *bounds) for bounds in ranges] == [False, True, False]
 
 
 def test_threads_get_the_same_files(catalog: Catalog, things: Table) -> None:

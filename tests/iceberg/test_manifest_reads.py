@@ -35,7 +35,7 @@ def read_all(table: Table) -> list[object]:
     snapshot = table.current_snapshot()
     assert snapshot
     manifests = snapshot.manifests(table.io)
-    return [(plain(each), [plain(entry) for entry in each.fetch_manifest_entry(table.io)]) for each in manifests]
+    return [(plain(manifest), [plain(entry) for entry in manifest.fetch_manifest_entry(table.io)]) for manifest in manifests]
 
 
 def plain(value: object) -> object:

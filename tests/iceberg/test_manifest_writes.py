@@ -64,11 +64,11 @@ def written(table: Table) -> tuple[list[int], list[dict[str, str]]]:
     assert snapshot
     manifests = snapshot.manifests(table.io)
     headers = []
-    for path in (snapshot.manifest_list, *(each.manifest_path for each in manifests)):
+    for path in (snapshot.manifest_list, *(file.manifest_path for file in manifests)):
         opened: avro_file.AvroFile[Record] = avro_file.AvroFile(table.io.new_input(path))
         with opened:
             headers.append({key: value for key, value in opened.header.meta.items() if "snapshot-id" not in key})
-    return [len(each.fetch_manifest_entry(table.io)) for each in manifests], headers
+    return [len(manifest.fetch_manifest_entry(table.io)) for manifest in manifests], headers
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -95,7 +95,7 @@ def test_remembered_lists_are_those_in_the_files(tmp_path: Path, monkeypatch: py
     remembered = manifest_reads._lists.get(snapshot.manifest_list)
     assert remembered is not None
     in_files = tuple(snapshot.manifests(table.io))
-    assert [each._data for each in remembered] == [each._data for each in in_files]
+    assert [entry._data for entry in remembered] == [entry._data for entry in in_files]
     assert manifests_of(snapshot, table.io) is remembered
 
 

@@ -130,8 +130,8 @@ def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: 
     other = ensure_table(
         catalog, TableName("raw", "others"), columns=(Column("n", Primitive("long")),), location=f"file://{tmp_path}/others"
     )
-    for each in (table, other):
-        append_once(catalog, each, files=write_files(each, rows=1), entry=lambda *_: {}, is_committed=lambda _: False)
+    for owner in (table, other):
+        append_once(catalog, owner, files=write_files(owner, rows=1), entry=lambda *_: {}, is_committed=lambda _: False)
     elsewhere = [tmp_path / "out" / name for name in (f"part-1-{table.metadata.table_uuid}-0.parquet", "00000-1.parquet")]
     foreign = tmp_path / "out" / "part-1-0.parquet"
     for path in (*elsewhere, foreign):

@@ -57,7 +57,7 @@ def test_purge_removes_history_and_keeps_rows(catalog: Catalog, table: Table) ->
     assert current is not None
     assert current.summary is not None
     entries = [
-        each for one in current.manifests(table.io) for each in one.fetch_manifest_entry(table.io, discard_deleted=False)
+        entry for one in current.manifests(table.io) for entry in one.fetch_manifest_entry(table.io, discard_deleted=False)
     ]
     assert len(entries) == 1
     assert read_ledger(table) == before

@@ -66,11 +66,11 @@ def fill(catalog: Catalog, folder: Path) -> tuple[Table, list[Row]]:
         table = catalog.load_table("raw.rows")
     table = delete_rows(catalog, table, {paths[0]: [3, 500, 899], paths[3]: [1]})
     gone = {(0, 3), (0, 500), (0, 899), (3, 1)}
-    return table, [each for at, part in enumerate(parts) for number, each in enumerate(part) if (at, number) not in gone]
+    return table, [row for at, part in enumerate(parts) for number, row in enumerate(part) if (at, number) not in gone]
 
 
 def shown(rows: list[Row]) -> list[str]:
-    return sorted(f"{each['id']} {each['n']} {each['at'] and each['at'].isoformat()}" for each in rows)
+    return sorted(f"{row['id']} {row['n']} {row['at'] and row['at'].isoformat()}" for row in rows)
 
 
 RANGES: list[tuple[str, list[tuple[Any, Any]]]] = [
@@ -99,10 +99,10 @@ def test_rows_are_those_of_a_filter(
         for wanted in (None, match):
             found = store.fetch(table, files, columns=["id", "n", "at"], match=wanted, between={column: ranges})
             expected = [
-                each
-                for each in rows
-                if (wanted is None or each["id"] in ("k1", "k5"))
-                and (each[column] is None or any(low <= each[column] <= high for low, high in ranges))
+                row
+                for row in rows
+                if (wanted is None or row["id"] in ("k1", "k5"))
+                and (row[column] is None or any(low <= row[column] <= high for low, high in ranges))
             ]
             assert shown(found.to_pylist()) == shown(expected), (column, ranges, wanted is None)
 

@@ -72,8 +72,8 @@ _WIDER: dict[str, ColumnType] = {
     "many": types.Array(types.Struct((Column("a", Primitive("long")), Column("new", Primitive("double"))))),
     "named": types.Map(types.Struct((Column("a", Primitive("string")), Column("new", Primitive("date"))))),
 }
-NEW = (*(Column(each.name, _WIDER.get(each.name, each.type)) for each in OLD), Column("added", Primitive("string")))
-KEYS = [each.name for each in NEW if each.name not in ("inside", "deep", "many", "named")]
+NEW = (*(Column(column.name, _WIDER.get(column.name, column.type)) for column in OLD), Column("added", Primitive("string")))
+KEYS = [column.name for column in NEW if column.name not in ("inside", "deep", "many", "named")]
 
 # Few values, so that rows and matches often meet; those among them that are equal without being the same, and their like.
 _VALUES: dict[str, list[Any]] = {
@@ -101,7 +101,7 @@ _VALUES: dict[str, list[Any]] = {
 
 
 def row_of(columns: Sequence[Column]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({each.name: st.none() | st.sampled_from(_VALUES[each.name]) for each in columns})
+    return st.fixed_dictionaries({column.name: st.none() | st.sampled_from(_VALUES[column.name]) for column in columns})
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Step:
 def steps(columns: Sequence[Column]) -> st.SearchStrategy[list[Step]]:
     rows = st.lists(row_of(columns), min_size=1, max_size=6)
     step = rows.flatmap(
-        lambda each: st.builds(Step, st.just(each), st.lists(st.integers(0, len(each) - 1), unique=True, max_size=3))
+        lambda rows: st.builds(Step, st.just(rows), st.lists(st.integers(0, len(rows) - 1), unique=True, max_size=3))
     )
     return st.lists(step, max_size=3)
 
@@ -202,7 +202,7 @@ def test_rows_are_those_that_were_written(
             store = RowStore(folder / "cache", most_bytes=LARGE)
             found = store.fetch(table, files, match=match, places=True)
             assert as_set(found.drop_columns([FILE, POSITION])) == as_set(expected)
-            assert found.schema.names[:-2] == [each.name for each in NEW]
+            assert found.schema.names[:-2] == [column.name for column in NEW]
             check_places(store, table, files, found)
             if match is not None:
                 numbers = [(file.path, row) for file in files for row in find(store, table, file, match)]

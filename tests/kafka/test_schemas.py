@@ -84,7 +84,7 @@ def test_registry_returns_versions_of_a_subject() -> None:
     answers |= {f"{place}/{number}": {"version": number, "id": number + 10, "schema": AVRO} for number in (1, 2)}
     with play_registry(answers) as played:
         registry = Registry(played.url)
-        assert [(each.version, each.id) for each in registry.versions("shop.charges-value")] == [(1, 11), (2, 12)]
+        assert [(version.version, version.id) for version in registry.versions("shop.charges-value")] == [(1, 11), (2, 12)]
         registry.versions("shop.charges-value")
         assert len(played.asked) == 4, "a version is asked for once"
         assert registry.versions("other-value") == ()

@@ -170,8 +170,8 @@ class Schemas(Registry):
 def _record(name: str, columns: Mapping[str, Kind], *, required: set[str], namespace: str = "") -> dict[str, Any]:
     written: list[str] = []
     fields = []
-    for column, each in columns.items():
-        avro = each.avro
+    for column, kind in columns.items():
+        avro = kind.avro
         if isinstance(avro, dict) and "namespace" in avro:
             avro, written = (VARIABLE, written) if VARIABLE in written else (avro, [*written, VARIABLE])
         fields.append({"name": column, "type": avro if column in required else ["null", avro]})
@@ -179,15 +179,15 @@ def _record(name: str, columns: Mapping[str, Kind], *, required: set[str], names
 
 
 def _struct(name: str, columns: Mapping[str, Kind], *, required: set[str], optional: bool = False) -> dict[str, Any]:
-    fields = [{**each.connect, "optional": column not in required, "field": column} for column, each in columns.items()]
+    fields = [{**kind.connect, "optional": column not in required, "field": column} for column, kind in columns.items()]
     return {"type": "struct", "fields": fields, "optional": optional, "name": f"shop.{name}", "field": name}
 
 
 def _in_json(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _in_json(each) for key, each in value.items()}
+        return {key: _in_json(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_in_json(each) for each in value]
+        return [_in_json(item) for item in value]
     if isinstance(value, Decimal):
         sign, digits, _ = value.as_tuple()
         unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)

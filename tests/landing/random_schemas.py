@@ -140,9 +140,9 @@ def _json(kind: ColumnType, value: Any, random: Random) -> Any:
     if isinstance(kind, Struct):
         return _json_struct(kind.columns, value, random)
     if isinstance(kind, Array):
-        return [_json(kind.element, each, random) for each in value]
+        return [_json(kind.element, item, random) for item in value]
     if isinstance(kind, Map):
-        return {key: _json(kind.value, each, random) for key, each in value.items()}
+        return {key: _json(kind.value, item, random) for key, item in value.items()}
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, date):
@@ -201,9 +201,9 @@ def _as_arrow(kind: ColumnType, value: Any) -> Any:
     if isinstance(kind, Struct):
         return as_arrow_row(kind.columns, value)
     if isinstance(kind, Array):
-        return [_as_arrow(kind.element, each) for each in value]
+        return [_as_arrow(kind.element, item) for item in value]
     if isinstance(kind, Map):
-        return [(key, _as_arrow(kind.value, each)) for key, each in value.items()]
+        return [(key, _as_arrow(kind.value, item)) for key, item in value.items()]
     return value
 
 

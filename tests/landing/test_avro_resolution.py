@@ -335,7 +335,7 @@ def test_fastavro_resolves_alike(data: st.DataObject) -> None:
     expected = read_whole(io.BytesIO(stored))
     rows, bad = read(writer, reader, event)
     assert bad == {}
-    single = {each["name"] for each in fields if "float" in each["type"]}
+    single = {field["name"] for field in fields if "float" in field["type"]}
     assert rows[0].keys() == expected.keys()
     for name, value in expected.items():
         if name in single and value is not None:

@@ -265,7 +265,7 @@ def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
     ],
 )
 def test_a_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str) -> None:
-    columns = {name: each for name, each in ORDERS.columns.items() if name.lower() != column.lower()}
+    columns = {name: type_ for name, type_ in ORDERS.columns.items() if name.lower() != column.lower()}
     other = Table({**columns, column: found})
     row = dict.fromkeys(other.columns) | {"id": "1" if column == "id" else 1}
     how = decoder(ORDERS, ORDERS, other)
@@ -289,9 +289,9 @@ def test_a_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted
         with pytest.raises(GrowthError) as growth:
             decoder(ORDERS, ORDERS, other).decode([GOOD, value])
         (columns,) = growth.value.columns
-        after = next(each.type for each in columns if each.name == "after")
+        after = next(column.type for column in columns if column.name == "after")
         assert isinstance(after, Struct)
-        assert str(next(each.type for each in after.columns if each.name == column)).startswith(wanted)
+        assert str(next(candidate.type for candidate in after.columns if candidate.name == column)).startswith(wanted)
         assert decode(decoder(other, ORDERS, other), [GOOD, value])[1] == {}
 
 

@@ -302,7 +302,7 @@ EVENT: dict[str, Any] = {
 
 def without(avsc: str, *names: str) -> str:
     schema = json.loads(avsc)
-    return json.dumps({**schema, "fields": [each for each in schema["fields"] if each["name"] not in names]})
+    return json.dumps({**schema, "fields": [field for field in schema["fields"] if field["name"] not in names]})
 
 
 def test_interop_schema_is_refused_for_its_union_and_its_recursion_only() -> None:

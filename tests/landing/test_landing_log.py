@@ -81,7 +81,7 @@ class Shop:
 
     @property
     def lines(self) -> list[tuple[str, str, dict[str, Any]]]:
-        return [(each.levelname, each.getMessage(), each.__dict__["headrace_fields"]) for each in self._caplog.records]
+        return [(record.levelname, record.getMessage(), record.__dict__["headrace_fields"]) for record in self._caplog.records]
 
     @property
     def text(self) -> str:
@@ -103,7 +103,7 @@ def test_a_batch_is_one_line_for_each_stream(shop: Shop) -> None:
     lines = sorted(shop.lines, key=lambda line: str(line[2]["stream"]))
     assert [(level, said) for level, said, _ in lines] == [("INFO", "landed a batch")] * 2
     seconds = [fields.pop("seconds") for _, _, fields in lines]
-    assert all(0 <= each < 60 for each in seconds)
+    assert all(0 <= reading < 60 for reading in seconds)
     assert [fields for _, _, fields in lines] == [
         {"pipeline": "shop", "stream": "orders", "table": "shop.orders", "checkpoint": 1, "rows_in": 100, "rows_bad": 3},
         {"pipeline": "shop", "stream": "refunds", "table": "shop.refunds", "checkpoint": 1, "rows_in": 10, "rows_bad": 0},

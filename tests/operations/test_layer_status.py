@@ -44,8 +44,13 @@ def status(layer_lake: LayerLake, *, now: datetime | None = None) -> list[TableS
 
 def test_status_reports_rows_builds_delay_and_failures(tmp_path: Path, spark: SparkSession) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
-    for each in status(layer_lake):
-        assert (each.rows, each.build_id, each.last_build, each.behind_seconds) == (0, 0, None, None)
+    for table_status in status(layer_lake):
+        assert (table_status.rows, table_status.build_id, table_status.last_build, table_status.behind_seconds) == (
+            0,
+            0,
+            None,
+            None,
+        )
     started = datetime.now(timezone.utc)
     layer_lake.land([Event(f"e{number}", f"k{number}", "g" if number else None, 1, 100, "", number) for number in range(5)])
     layer_lake.build()
@@ -62,7 +67,9 @@ def test_status_reports_rows_builds_delay_and_failures(tmp_path: Path, spark: Sp
     assert latest.freshness_seconds == pytest.approx(3600)
     assert status(layer_lake, now=built_at + timedelta(seconds=1))[0].rate == pytest.approx(5 / 60)
     assert latest.rate == 0, "of the last minute"
-    assert [(each.sentence, each.checked, each.failed) for each in latest.failing] == [("there is a group", 5, 1)]
+    assert [(expectation.sentence, expectation.checked, expectation.failed) for expectation in latest.failing] == [
+        ("there is a group", 5, 1)
+    ]
     layer_lake.land([Event("e9", "k9", "g", 1, 100, "", 9)])
     latest, groups = status(layer_lake, now=datetime.now(timezone.utc) + timedelta(hours=1))
     assert latest.behind_seconds == pytest.approx(3600, abs=60)
@@ -77,8 +84,14 @@ def test_status_reports_the_phases_of_the_last_build(
     for most_rows in ("_FILE_IN_MEMORY_ROWS", "SMALL_ROWS"):  # small files are stored and indexed as large ones are
         monkeypatch.setattr(row_store, most_rows, 0)
     layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": LATEST, "b/groups.sql": GROUPS})
-    for each in status(layer_lake):
-        assert (each.phases, each.rows_in, each.rows_out, each.index_bytes, each.cached_row_bytes) == (None, None, None, 0, 0)
+    for table_status in status(layer_lake):
+        assert (
+            table_status.phases,
+            table_status.rows_in,
+            table_status.rows_out,
+            table_status.index_bytes,
+            table_status.cached_row_bytes,
+        ) == (None, None, None, 0, 0)
     layer_lake.land([Event(f"e{number}", f"k{number}", "g", 1, 100, "", number) for number in range(5)])
     (built, _) = layer_lake.build()
     latest, _ = status(layer_lake)
@@ -90,11 +103,11 @@ def test_status_reports_the_phases_of_the_last_build(
     layer_lake.land([Event("e9", "k9", "g", 1, 100, "", 9), Event("e10", "k1", "g", 0, 100, "", 9)])
     layer_lake.build()
     latest, groups = status(layer_lake)
-    for each in (latest, groups):
-        assert each.phases
-        assert each.batch_seconds
-        assert min(each.phases.fetch, each.phases.query, each.phases.write) > 0
-        assert each.phases.fetch + each.phases.query + each.phases.write <= each.batch_seconds
+    for stored in (latest, groups):
+        assert stored.phases
+        assert stored.batch_seconds
+        assert min(stored.phases.fetch, stored.phases.query, stored.phases.write) > 0
+        assert stored.phases.fetch + stored.phases.query + stored.phases.write <= stored.batch_seconds
     assert latest.phases
     assert latest.phases.commit == built.built.phases.commit, "that of the build before"
     assert (latest.rows_in, latest.rows_out) == (2, 1), "an older event changes nothing"

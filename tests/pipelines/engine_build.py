@@ -68,9 +68,9 @@ class EngineBuild:
 
     def rows(self, table: str) -> list[Row]:
         """Return a table's rows, without the builds that wrote them."""
-        name = next(str(each.table) for each in self._pipeline.tables if each.table.name == table)
+        name = next(str(candidate.table) for candidate in self._pipeline.tables if candidate.table.name == table)
         found = self._catalog.load_table(name).scan().to_arrow()
-        return list(found.drop_columns([each for each in (BUILD_ID, STATE) if each in found.column_names]).to_pylist())
+        return list(found.drop_columns([column for column in (BUILD_ID, STATE) if column in found.column_names]).to_pylist())
 
     def ask(self, sql: str) -> list[Row]:
         """Return what the lake answers to a query, as `headrace query` does."""

@@ -32,42 +32,46 @@ class Sums:
     net_amount: Decimal = Decimal(0)
 
     def add(self, other: Sums) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 def sums_of(row: Mapping[str, Any]) -> Sums:
     """Return the sums that a row of a table, or an entry of `amounts`, says there are."""
-    return Sums(**{each.name: row[each.name] for each in fields(Sums)})
+    return Sums(**{field.name: row[field.name] for field in fields(Sums)})
 
 
 def newest_orders(messages: Iterable[Row]) -> dict[str, Row]:
     """Return each order as it stands: the newest state, of several at the same second the one furthest in its life."""
     states: dict[str, list[Row]] = {}
     gone = set()
-    for each in messages:
-        if each["_webhook_topic"] == "orders/delete":
-            gone.add(str(each["id"]))
-        elif total_of(each) is not None:
-            states.setdefault(str(each["id"]), []).append(each)
+    for message in messages:
+        if message["_webhook_topic"] == "orders/delete":
+            gone.add(str(message["id"]))
+        elif total_of(message) is not None:
+            states.setdefault(str(message["id"]), []).append(message)
     return {identity: max(rows, key=_order_age) for identity, rows in states.items() if identity not in gone}
 
 
 def newest_charges(messages: Iterable[Row]) -> dict[str, Row]:
     states: dict[str, list[Row]] = {}
-    for each in messages:
-        states.setdefault(each["id"], []).append(each)
+    for message in messages:
+        states.setdefault(message["id"], []).append(message)
     return {identity: max(rows, key=_charge_age) for identity, rows in states.items()}
 
 
 def newest_contacts(messages: Iterable[Row]) -> dict[str, dict[str, str | None]]:
     """Return the properties of each contact as its events leave them, one after the other."""
     found: dict[str, dict[str, str | None]] = {}
-    for each in sorted(
+    for message in sorted(
         messages, key=lambda row: (row["occurred_at"], row["_webhook_topic"] != "contact.creation", row["_event_id"])
     ):
-        known = found.setdefault(str(each["id"]), {})
-        told = json.loads(each["properties"]) if each.get("properties") else {each["property_name"]: each["property_value"]}
+        known = found.setdefault(str(message["id"]), {})
+        told = (
+            json.loads(message["properties"])
+            if message.get("properties")
+            else {message["property_name"]: message["property_value"]}
+        )
         known |= {name: value.strip() if value else None for name, value in told.items()}
     return found
 

@@ -25,14 +25,14 @@ COUNTS = {
     "hubspot_contacts": 45,
     "hubspot_companies": 8,
 }
-BY_TOPIC = {each.topic: each.name for each in commerce().streams}
+BY_TOPIC = {stream.topic: stream.name for stream in commerce().streams}
 DELETED_ORDERS = (3, 12)
 WORTHLESS_ORDER = 5
 LATER = "2026-01-02T00:00:00+00:00"
 
 
 def stream_named(name: str) -> Stream:
-    return next(each for each in commerce().streams if each.name == name)
+    return next(stream for stream in commerce().streams if stream.name == name)
 
 
 def played(seed: int = 4) -> Messages:
@@ -94,7 +94,7 @@ def _changed(name: str, body: Any) -> Any:
     """Return a body in another currency, or with a part refunded, as its order's number says; each time the same."""
     if name == "shopify_orders":
         if body["id"] % 7 == 0:
-            yen = {each: body[each].replace(".", "") for each in ("total_price", "subtotal_price", "total_tax")}
+            yen = {field: body[field].replace(".", "") for field in ("total_price", "subtotal_price", "total_tax")}
             body |= {"currency": "jpy", **yen}
         if body["id"] % 1_000_000 == WORTHLESS_ORDER:
             body["total_price"] = "N/A"

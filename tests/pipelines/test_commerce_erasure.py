@@ -36,8 +36,8 @@ def sample(pipeline: Pipeline) -> Events:
 
 def customer_of_both(events: Events) -> tuple[str, str]:
     """Return the id and email of somebody who is a customer at the shop and at Stripe."""
-    stripe = {str(each["email"]).strip().lower() for each in events["stripe_customers"] if each.get("email")}
-    both = [(str(each["id"]), each["email"].strip().lower()) for each in events["shopify_customers"] if each.get("email")]
+    stripe = {str(event["email"]).strip().lower() for event in events["stripe_customers"] if event.get("email")}
+    both = [(str(event["id"]), event["email"].strip().lower()) for event in events["shopify_customers"] if event.get("email")]
     return next((identity, email) for identity, email in both if email in stripe)
 
 
@@ -69,24 +69,24 @@ def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: P
     before = {name: rows_of(engine, name) for name in raw}
     entities = {(row["source"], row["source_id"]): row["entity_id"] for row in rows_of(engine, "semantic.entity_index")}
     asked = {
-        json.loads(each["payload"])["customer"]["id"]
-        for each in events["shopify_other"]
-        if "redact" in each["_webhook_topic"] and "shop_domain" in each["payload"]
+        json.loads(event["payload"])["customer"]["id"]
+        for event in events["shopify_other"]
+        if "redact" in event["_webhook_topic"] and "shop_domain" in event["payload"]
     }
-    gone = {entities["shopify", str(each)] for each in asked if ("shopify", str(each)) in entities}
+    gone = {entities["shopify", str(person)] for person in asked if ("shopify", str(person)) in entities}
 
     assert pipeline.people is not None
     session = ErasureSession(engine.lake, pipeline.people, 1e12)
     preview = preview_erasure(session, [], requested=True)
     assert len(preview.requests) == 2
-    assert EVENT in {each.id for each in preview.requests}
+    assert EVENT in {request.id for request in preview.requests}
     proof = finish_erasure(session, begin_erasure(session, preview), publish=lambda: None, report=lambda sentence: None)
     assert proof.hits == ()
 
     named = re.compile(text_pattern(identify(emails=[email])) or "")
     for name in (*raw, *(table.table for table in pipeline.tables)):
         assert not [row for row in rows_of(engine, name) if named.search(str(row))], name
-    emptied = {str(each.table): each.removed for each in preview.affected if each.removed}
+    emptied = {str(table.table): table.removed for table in preview.affected if table.removed}
     assert {"raw.shopify_customers", "raw.stripe_customers", "raw.shopify_orders", "raw.shopify_other"} <= emptied.keys()
     for name in raw:
         after = rows_of(engine, name)

@@ -20,7 +20,7 @@ CLEAN = Rate(seed=1, problems=dict.fromkeys(load_generator(PLAYED[0]).problems, 
 
 
 def stream(name: str) -> Stream:
-    return next(each for each in PLAYED if each.name == name)
+    return next(played for played in PLAYED if played.name == name)
 
 
 def deliveries(name: str, count: int, rate: Rate = CLEAN, *, start: int = 0) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def test_charges_pay_orders_to_the_cent() -> None:
 def test_the_same_people_are_in_all_three_and_not_everybody_is_everywhere() -> None:
     in_shop = {event["body"]["email"] for event in deliveries("shopify_customers", 400)}
     at_stripe = {about["email"] for about in charges_of(deliveries("stripe_customers", 400))}
-    events = [each for event in deliveries("hubspot_contacts", 400) for each in event["body"]]
-    at_hubspot = {each["properties"]["email"] for each in events if "properties" in each}
+    events = [part for event in deliveries("hubspot_contacts", 400) for part in event["body"]]
+    at_hubspot = {event["properties"]["email"] for event in events if "properties" in event}
     everywhere = in_shop & at_stripe & at_hubspot
     assert len(everywhere) > 50
     assert in_shop - at_stripe - at_hubspot
@@ -112,5 +112,5 @@ def test_it_goes_on_where_it_stopped(name: str) -> None:
 def _ids(event: dict[str, Any]) -> object:
     body = event["body"]
     if isinstance(body, list):
-        return [each["eventId"] for each in body]
+        return [event["eventId"] for event in body]
     return event["headers"].get("x-shopify-webhook-id", body["id"])

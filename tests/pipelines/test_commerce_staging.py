@@ -47,7 +47,7 @@ def stage(spark: SparkSession) -> Stage:
     reference.iso_currencies(spark).createOrReplaceTempView("commerce_iso_currencies")
 
     def run(name: str, events: Mapping[str, Sequence[Row]]) -> Staged:
-        table = next(each for each in commerce().tables if each.table.name == name)
+        table = next(candidate for candidate in commerce().tables if candidate.table.name == name)
         assert isinstance(table.source, Query)
         text = table.source.text.replace("reference.iso_currencies", "commerce_iso_currencies")
         for stream in commerce().streams:
@@ -136,7 +136,7 @@ def test_amounts_have_the_minor_units_of_their_currency(stage: Stage) -> None:
 
 def test_an_amount_that_does_not_fit_is_refused_for_that_reason_alone(stage: Stage) -> None:
     totals = ("9999999999999999.99", "10000000000000000.00", "1e30", "free", "-1.00", "", "0.0004")
-    orders = [order(total_price=each, subtotal_price="1.00", _event_id=each) for each in totals]
+    orders = [order(total_price=total, subtotal_price="1.00", _event_id=total) for total in totals]
     orders += [order(total_tax="10000000000000000.00", _event_id="tax"), order(total_discounts="1.00001", _event_id="off")]
     staged = stage("stg_shopify_orders", {"shopify_orders": orders})
     assert [row["total_amount"] for row in staged.rows] == [Decimal("9999999999999999.99")]
@@ -206,7 +206,7 @@ def test_names_that_look_like_missing_values_survive(stage: Stage) -> None:
     assert {(row["billing_name"], row["billing_email"]) for row in rows} == {(name, None) for name in names}
     rows = stage("hubspot_properties", {"hubspot_contacts": contacts}).rows
     assert {(row["property"], row["value"]) for row in rows if not row["property"].startswith("_")} == {
-        *((each, name) for each in ("firstname", "lastname", "company", "city") for name in names),
+        *((field, name) for field in ("firstname", "lastname", "company", "city") for name in names),
         *(("email", None), ("phone", None)),
     }
 
@@ -219,7 +219,7 @@ def test_tabs_and_line_breaks_around_values_are_trimmed(stage: Stage) -> None:
     shopper = {"id": padded("7"), **who, "tags": "vip\t,\tnew", "created_at": AT, "_event_id": "event"}
     shopper["default_address"] = json.dumps({"city": padded("London"), "zip": padded("N1"), "country_code": padded("gb")})
     row = stage("stg_shopify_customers", {"shopify_customers": [{**shopper, "_webhook_topic": "customers/create"}]}).row()
-    assert [row[each] for each in ("customer_id", "email", "full_name", "city", "postal_code", "country", "tags")] == [
+    assert [row[name] for name in ("customer_id", "email", "full_name", "city", "postal_code", "country", "tags")] == [
         *("7", "ada@example.com", "Ada Lovelace", "London", "N1", "GB"),
         ["new", "vip"],
     ]
@@ -232,7 +232,7 @@ def test_tabs_and_line_breaks_around_values_are_trimmed(stage: Stage) -> None:
         customer=json.dumps({"id": 7, **who}),
     )
     row = stage("stg_shopify_orders", {"shopify_orders": [placed]}).row()
-    assert [row[each] for each in ("order_id", "email", "currency", "total_amount", "financial_status", "full_name")] == [
+    assert [row[name] for name in ("order_id", "email", "currency", "total_amount", "financial_status", "full_name")] == [
         *("1", "ada@example.com", "EUR", Decimal(1), "paid", "Ada Lovelace")
     ]
     paid = charge(
@@ -243,11 +243,11 @@ def test_tabs_and_line_breaks_around_values_are_trimmed(stage: Stage) -> None:
         billing_details=json.dumps({"name": padded("Ada Lovelace"), "email": padded("ada@example.com")}),
     )
     row = stage("stg_stripe_charges", {"stripe_charges": [paid]}).row()
-    assert [row[each] for each in ("charge_id", "customer_id", "currency", "status", "billing_name", "billing_email")] == [
+    assert [row[name] for name in ("charge_id", "customer_id", "currency", "status", "billing_name", "billing_email")] == [
         *("ch_1", "cus_1", "EUR", "succeeded", "Ada Lovelace", "ada@example.com")
     ]
     row = stage("stg_stripe_customers", {"stripe_charges": [paid]}).row()
-    assert [row[each] for each in ("customer_id", "full_name", "email")] == ["cus_1", "Ada Lovelace", "ada@example.com"]
+    assert [row[name] for name in ("customer_id", "full_name", "email")] == ["cus_1", "Ada Lovelace", "ada@example.com"]
     contact = {
         "id": padded("11"),
         "property_name": padded("Email"),
@@ -272,7 +272,7 @@ def test_an_expanded_stripe_customer_gives_email_and_name(stage: Stage) -> None:
     for billing in ({}, {"billing_details": json.dumps(told)}):
         events = {"stripe_charges": [charge(customer=json.dumps(customer), **billing)]}
         row = stage("stg_stripe_customers", events).row()
-        assert [row[each] for each in ("customer_id", "email", "full_name", "phone")] == [
+        assert [row[name] for name in ("customer_id", "email", "full_name", "phone")] == [
             *("cus_1", "ada@example.com", "Ada Lovelace", "+442079460000")
         ]
         assert stage("stg_stripe_charges", events).row()["customer_id"] == "cus_1"

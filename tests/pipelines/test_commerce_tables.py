@@ -88,14 +88,14 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Buil
     second += change_phone(one, email=customer["email"], phone=phone)
     engine.land_and_build(by_stream(second))
     after, sent = all_tables(engine), by_stream([*first, *second])
-    answers = {each.about: engine.ask(each.sql) for each in commerce().queries}
+    answers = {query.about: engine.ask(query.sql) for query in commerce().queries}
     engine.build(full_refresh=True)
     anew = State(sent, all_tables(engine))
     return Built((one, other), State(by_stream(first), before), State(sent, after), anew, answers)
 
 
 def all_tables(engine: EngineBuild) -> Tables:
-    return {each.table.name: engine.rows(each.table.name) for each in commerce().tables}
+    return {table.table.name: engine.rows(table.table.name) for table in commerce().tables}
 
 
 def people(tables: Tables) -> dict[tuple[str, str], str]:
@@ -120,14 +120,18 @@ def two_buyers(tables: Tables) -> tuple[str, str, str]:
 
 def said_of_people(tables: Tables) -> dict[Place, Sums]:
     """Return what customer_360 says of each person and currency."""
-    return {(row["entity_id"], each["currency"]): sums_of(each) for row in tables["customer_360"] for each in row["amounts"]}
+    return {
+        (row["entity_id"], amounts["currency"]): sums_of(amounts)
+        for row in tables["customer_360"]
+        for amounts in row["amounts"]
+    }
 
 
 # what the files say
 
 
 def test_the_tables_of_the_reference_are_there() -> None:
-    names = {str(each.table) for each in commerce().tables}
+    names = {str(table.table) for table in commerce().tables}
     for layer, tables in {
         "staging": ("stg_shopify_orders", "stg_shopify_customers", "stg_stripe_charges", "stg_hubspot_contacts"),
         "semantic": ("entity_index", "blocking_index", "entity_resolution_stats"),
@@ -135,18 +139,20 @@ def test_the_tables_of_the_reference_are_there() -> None:
         "marts": ("customer_360", "sales_dashboard_daily"),
     }.items():
         assert {f"{layer}.{table}" for table in tables} <= names
-    assert all(each.about for each in commerce().tables)
-    assert {each.table.name for each in commerce().tables if each.kind == "full"} == {
+    assert all(table.about for table in commerce().tables)
+    assert {table.table.name for table in commerce().tables if table.kind == "full"} == {
         "iso_currencies",
         "entity_resolution_stats",
     }
 
 
 def test_what_is_looked_up_is_rebuilt_on_and_no_table_depends_on_when_it_is_built() -> None:
-    for each in commerce().tables:
-        assert {name.name for name in each.lookups} - {"iso_currencies"} == {name.name for name in each.rebuild_on}, each.table
-        if isinstance(each.source, Query):
-            text = each.source.text.lower()
+    for table in commerce().tables:
+        assert {name.name for name in table.lookups} - {"iso_currencies"} == {name.name for name in table.rebuild_on}, (
+            table.table
+        )
+        if isinstance(table.source, Query):
+            text = table.source.text.lower()
             assert not any(word in text for word in ("current_timestamp", "now(", "rand(", "uuid(", "float", "double"))
 
 
@@ -208,7 +214,7 @@ def test_customer_360_is_what_the_raw_webhooks_add_up_to(built: Built, when: str
 
 @pytest.mark.spark
 def test_when_two_people_turn_out_to_be_one_their_numbers_move(built: Built) -> None:
-    one, other = (("shopify", each) for each in built.merged)
+    one, other = (("shopify", merged_id) for merged_id in built.merged)
     then, now = people(built.before.tables), people(built.after.tables)
     assert then[one] != then[other]
     assert now[one] == now[other]
@@ -217,7 +223,7 @@ def test_when_two_people_turn_out_to_be_one_their_numbers_move(built: Built) -> 
     assert gone not in {row["entity_id"] for row in built.after.tables["customer_metrics"]}
     person = next(row for row in built.after.tables["customer_360"] if row["entity_id"] == now[one])
     assert gone in person["previous_entity_ids"]
-    assert {each["source_id"] for each in person["records"]} >= {*built.merged}
+    assert {record["source_id"] for record in person["records"]} >= {*built.merged}
     assert person["order_count"] >= 2
 
 
@@ -265,7 +271,7 @@ def test_what_the_demo_asks_is_answered(built: Built) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [each.table.name for each in commerce().tables])
+@pytest.mark.parametrize("name", [table.table.name for table in commerce().tables])
 def test_small_builds_and_one_big_one_come_to_the_same(name: str, built: Built) -> None:
     found, wanted = ({repr(sorted(row.items())) for row in tables[name]} for tables in (built.after.tables, built.anew.tables))
     assert (sorted(wanted - found)[:2], sorted(found - wanted)[:2]) == ([], []), "(missing, surplus)"

@@ -308,7 +308,9 @@ def test_the_sample_becomes_what_is_expected(name: str) -> None:
     stream, sample = stream_of(name), read(name, "sample")
     decoded = decode(stream, [line.encode() for line in sample])
     assert decoded.bad == {}
-    columns = {column: decoded.columns[column].to_pylist() for column in (*(each.name for each in stream.columns), "_extra")}
+    columns = {
+        column: decoded.columns[column].to_pylist() for column in (*(column.name for column in stream.columns), "_extra")
+    }
     rows = [
         {column: as_json(values[index]) for column, values in columns.items()}
         | {
@@ -335,4 +337,4 @@ def as_json(value: object) -> object:
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, Decimal):
         return str(value)
-    return {key: as_json(each) for key, each in value.items()} if isinstance(value, dict) else value
+    return {key: as_json(item) for key, item in value.items()} if isinstance(value, dict) else value

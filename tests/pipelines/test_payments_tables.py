@@ -48,7 +48,7 @@ class Built:
 
 
 def table(name: str) -> LayerTable:
-    return next(each for each in payments().tables if each.table.name == name)
+    return next(table for table in payments().tables if table.table.name == name)
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +90,7 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Buil
     engine.land_and_build(first)
     training_then = engine.rows("fraud_training_set")
     engine.land_and_build(second)
-    tables = {each.table.name: engine.rows(each.table.name) for each in payments().tables}
+    tables = {table.table.name: engine.rows(table.table.name) for table in payments().tables}
     return Built(training_then, tables, build_plainly(spark, {name: events(name) for name in MODULES}, "all"))
 
 
@@ -112,7 +112,7 @@ def moment(text: str) -> datetime:
 
 
 def test_the_tables_and_their_kinds() -> None:
-    assert {each.table.name: each.kind for each in payments().tables} == {
+    assert {table.table.name: table.kind for table in payments().tables} == {
         "iso_countries": "full",
         "iso_currencies": "full",
         **dict.fromkeys(CLEANED, "upsert"),
@@ -135,23 +135,23 @@ def test_the_tables_and_their_kinds() -> None:
         "data_quality_issues": "aggregate",
         "data_quality_summary": "aggregate",
     }
-    assert {each.table.namespace for each in payments().tables} == {"payments_db"}
-    assert all(each.about for each in payments().tables)
+    assert {table.table.namespace for table in payments().tables} == {"payments_db"}
+    assert all(table.about for table in payments().tables)
 
 
 def test_whatever_is_looked_up_and_can_change_is_rebuilt_on() -> None:
     constant = {"iso_countries", "iso_currencies"}
-    for each in payments().tables:
-        assert {name.name for name in each.lookups} - constant == {name.name for name in each.rebuild_on}, each.table
+    for table in payments().tables:
+        assert {name.name for name in table.lookups} - constant == {name.name for name in table.rebuild_on}, table.table
 
 
 def test_no_table_depends_on_when_it_is_built() -> None:
-    for each in payments().tables:
-        if isinstance(each.source, Query):
-            text = each.source.text.lower()
+    for table in payments().tables:
+        if isinstance(table.source, Query):
+            text = table.source.text.lower()
             assert not any(
                 word in text for word in ("current_timestamp", "current_date", "now(", "rand(", "uuid(", "float", "double")
-            ), each.table
+            ), table.table
 
 
 # every problem is found
@@ -195,14 +195,14 @@ def test_events_are_there_once_and_nothing_is_written_as_text(name: str, tables:
     assert not {text for text in texts if text.strip().lower() in NOTHING or text != text.strip()}
     assert {row["provider"] for row in cleaned} == {"STRIPE", "BRAINTREE", "ADYEN"}
     assert "unknown" not in {row["common_status"] for row in cleaned}
-    known = {each.alpha_3 for each in pycountry.currencies} | {None}
+    known = {currency.alpha_3 for currency in pycountry.currencies} | {None}
     assert {row["currency"] for row in cleaned} <= known
 
 
 @pytest.mark.spark
 def test_cleaned_charges(tables: Rows) -> None:
     assert list(tables["payment_charges_cleaned"][0])[: len(REFERENCE_COLUMNS)] == REFERENCE_COLUMNS
-    known = {each.alpha_2 for each in pycountry.countries}
+    known = {country.alpha_2 for country in pycountry.countries}
     by_id = {row["event_id"]: row for row in tables["payment_charges_cleaned"]}
     for event in once("charges"):
         row = by_id[event["event_id"]]
@@ -296,11 +296,11 @@ def test_features_are_of_the_hour_up_to_the_charge(tables: Rows) -> None:
     for charges in of_customer.values():
         for event in charges:
             until = moment(event["created_at"])
-            seen = [each for each in charges if until - timedelta(hours=1) <= moment(each["created_at"]) <= until]
+            seen = [charge for charge in charges if until - timedelta(hours=1) <= moment(charge["created_at"]) <= until]
             row = found[event["event_id"]]
             assert row["transactions_1h"] == len(seen)
-            assert row["total_amount_1h"] == sum(each["amount"] for each in seen)
-            assert row["avg_risk_1h"] == pytest.approx(sum(each["risk_score"] for each in seen) / len(seen))
+            assert row["total_amount_1h"] == sum(charge["amount"] for charge in seen)
+            assert row["avg_risk_1h"] == pytest.approx(sum(charge["risk_score"] for charge in seen) / len(seen))
 
 
 @pytest.mark.spark
@@ -329,7 +329,7 @@ def test_training_sees_no_future(built: Built) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [each.table.name for each in payments().tables])
+@pytest.mark.parametrize("name", [table.table.name for table in payments().tables])
 def test_two_builds_come_to_what_plain_queries_over_everything_come_to(name: str, built: Built) -> None:
     found = Counter(repr(sorted(row.items())) for row in built.tables[name])
     wanted = Counter(repr(sorted(row.items())) for row in built.plainly[name])

@@ -70,14 +70,14 @@ def keep_well(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
     """Delete rows where they are, as another engine would, and maintains all tables."""
     change_by_hand(lake, spark)
     done = maintain_all(thorough(lake.settings()), open_spark_catalog(spark, lake.settings()), pipeline)
-    assert any(each.before.delete_files > each.after.delete_files == 0 for each in done.values())
+    assert any(outcome.before.delete_files > outcome.after.delete_files == 0 for outcome in done.values())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_engine_reads_the_same_rows(name: str, lake_of: Callable[[str], Lake], spark: SparkSession) -> None:
     lake = lake_of(name)
     pipeline = lake.pipeline(name)
-    with_deletes = [each for each in pipeline.tables if lake.table(str(each.table)).inspect.delete_files().num_rows]
+    with_deletes = [table for table in pipeline.tables if lake.table(str(table.table)).inspect.delete_files().num_rows]
     assert bool(with_deletes) == bool(pipeline.tables), "few changes are put in place"
     check_engines(lake.catalog, read_with_spark(lake, spark))
     keep_well(lake, pipeline, spark)

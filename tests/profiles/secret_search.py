@@ -54,7 +54,7 @@ def pages_of(port: int) -> dict[str, str]:
 def files_in(*folders: Path, but: Iterable[Path] = ()) -> Iterator[tuple[str, str]]:
     """Yield all files, hidden ones too, as texts that hold every byte; `but` are left out."""
     left_out = {*but}
-    for path in (each for folder in folders for each in folder.rglob("*")):
+    for path in (path for folder in folders for path in folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path not in left_out:
             yield str(path), path.read_bytes().decode("latin-1")
 

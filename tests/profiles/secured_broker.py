@@ -91,7 +91,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     with (folder / "broker.log").open("wb") as log:
         running = subprocess.Popen(server.command("kafka.Kafka", "server.properties"), cwd=folder, stdout=log, stderr=log)
     try:
-        broker = SecuredBroker(folder, *(f"{ports.HOST}:{each}" for each in (secured, plain, port)))
+        broker = SecuredBroker(folder, *(f"{ports.HOST}:{listener_port}" for listener_port in (secured, plain, port)))
         wait_until(lambda: not ports.is_free(port) and not ports.is_free(secured), what="the secured broker", seconds=60)
         admin = AdminClient({"bootstrap.servers": broker.open, "log_level": 0})
         wait_until(lambda: bool(admin.list_topics(timeout=5).brokers), what="the secured broker's answer", seconds=60)

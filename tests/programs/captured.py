@@ -115,9 +115,9 @@ class CapturedShop:
             raise AssertionError(f"headrace verify could not compare:\n{done.said()}\n{self.said()[-3_000:]}") from None
 
     def close(self) -> None:
-        for each in (self.seeder, self.application):
-            if each is not None:
-                each.end()
+        for process in (self.seeder, self.application):
+            if process is not None:
+                process.end()
         for stop in (stop_connect, stop_registry, stop_kafka, stop_postgres):
             stop(self.settings, report=lambda sentence: None)
 
@@ -139,9 +139,9 @@ def hold(minutes: float, *, folder: Path, seed: int) -> bool:
         found = shop.verify()
     finally:
         shop.close()
-    for each in found:
-        print(json.dumps(each))
-    return all(each["holds"] for each in found)
+    for check in found:
+        print(json.dumps(check))
+    return all(check["holds"] for check in found)
 
 
 if __name__ == "__main__":

@@ -97,11 +97,11 @@ def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
         impatient = replace(settings, maintain_keep_days=0)
         while time.monotonic() < ends and application.process.poll() is None:
             try:
-                for each in maintain_all(impatient, spark, list_work(impatient, [pipeline])):
-                    seen.compacted_files += max(0, each.before.files - each.after.files)
-                    seen.snapshots += max(0, each.before.snapshots - each.after.snapshots)
-                    seen.deleted_files += len(each.orphans.gone)
-                    seen.gave_way += each.gave_way
+                for maintained in maintain_all(impatient, spark, list_work(impatient, [pipeline])):
+                    seen.compacted_files += max(0, maintained.before.files - maintained.after.files)
+                    seen.snapshots += max(0, maintained.before.snapshots - maintained.after.snapshots)
+                    seen.deleted_files += len(maintained.orphans.gone)
+                    seen.gave_way += maintained.gave_way
                 seen.rounds += 1
             except LockedError:  # headrace run maintains
                 continue
@@ -168,7 +168,7 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
     catalog = open_catalog(settings)
     with building_session(settings, pipeline, report=print) as lake:
         build(lake)
-        before = {str(each.table): _rows(settings, str(each.table)) for each in pipeline.tables}
+        before = {str(table.table): _rows(settings, str(table.table)) for table in pipeline.tables}
         outcomes = build(lake, full_refresh=True)
     seen.trouble += [f"{outcome.table.table}: {outcome.error}" for outcome in outcomes if outcome.error]
     differing = [name for name, rows in before.items() if rows != _rows(settings, name)]
@@ -191,7 +191,7 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
 
 def _rows(settings: Settings, name: str) -> Counter[str]:
     found = open_catalog(settings).load_table(name).scan().to_arrow()
-    found = found.drop_columns([each for each in (BUILD_ID, STATE) if each in found.column_names])
+    found = found.drop_columns([column for column in (BUILD_ID, STATE) if column in found.column_names])
     return Counter(repr(sorted(row.items())) for row in found.to_pylist())
 
 

@@ -136,7 +136,11 @@ def _listens(processes: Sequence[psutil.Process], port: int) -> bool:
     """Return whether one of the processes listens on a port; one that has just ended does not."""
     for process in processes:
         try:
-            open_to = [each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+            open_to = [
+                connection.laddr.port
+                for connection in process.net_connections("tcp")
+                if connection.status == psutil.CONN_LISTEN
+            ]
         except psutil.Error:
             continue
         if port in open_to:

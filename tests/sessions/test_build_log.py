@@ -60,7 +60,7 @@ class Builds:
 
     @property
     def lines(self) -> list[tuple[str, str, dict[str, object]]]:
-        return [(each.levelname, each.getMessage(), each.__dict__["headrace_fields"]) for each in self._caplog.records]
+        return [(record.levelname, record.getMessage(), record.__dict__["headrace_fields"]) for record in self._caplog.records]
 
     @property
     def text(self) -> str:

@@ -105,6 +105,6 @@ def test_to_webhook_needs_a_secret() -> None:
         to_webhook(webhook, "http://127.0.0.1:1", environ={webhook.secret: " "})
     assert f"export {webhook.secret}=" in caught.value.next_step
     made = generate_missing_secrets(pipeline, {webhook.secret: "mine"})
-    assert set(made) == {each.secret for each in pipeline.http.webhooks} - {webhook.secret}
+    assert set(made) == {webhook.secret for webhook in pipeline.http.webhooks} - {webhook.secret}
     assert len({*made.values()}) == 2
     assert min(map(len, made.values())) == 64

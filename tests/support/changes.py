@@ -17,7 +17,7 @@ def change_values(avsc: str, lines: list[str]) -> list[bytes | None]:
 def connect_schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     """Return an Avro type as Connect has it; named types are written out wherever they are used."""
     if isinstance(kind, list):
-        return {**connect_schema(next(each for each in kind if each != "null"), named), "optional": True}
+        return {**connect_schema(next(option for option in kind if option != "null"), named), "optional": True}
     if isinstance(kind, str):
         return named.get(kind) or {"type": _TYPES.get(kind, kind), "optional": False}
     found: dict[str, Any] = {"optional": False}
@@ -26,7 +26,7 @@ def connect_schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     if "connect.parameters" in kind:
         found["parameters"] = kind["connect.parameters"]
     if kind["type"] == "record":
-        fields = [{**connect_schema(each["type"], named), "field": each["name"]} for each in kind["fields"]]
+        fields = [{**connect_schema(field["type"], named), "field": field["name"]} for field in kind["fields"]]
         found |= {"type": "struct", "fields": fields}
         named |= {kind["name"]: found, f"{kind.get('namespace', '')}.{kind['name']}": found}
     elif kind["type"] == "array":

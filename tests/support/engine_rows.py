@@ -138,7 +138,7 @@ def _value_of(engine: Engine, kind: pa.DataType, value: Any) -> Any:
     if _is_list(kind):
         if value is None and (engine == Engine.clickhouse or _is_lost_by(engine, kind.value_type)):
             return []
-        return value if value is None else [_value_of(engine, kind.value_type, each) for each in value]
+        return value if value is None else [_value_of(engine, kind.value_type, item) for item in value]
     if pa.types.is_struct(kind):
         if value is None and engine != Engine.clickhouse:
             return None

@@ -70,7 +70,7 @@ def _make(
     table = ensure_table(
         open_catalog(settings),
         table_name,
-        columns=tuple(Column(each, kind) for each, kind in columns.items()),
+        columns=tuple(Column(column, kind) for column, kind in columns.items()),
         location=table_location(settings, table_name),
     )
     table.append(pa.Table.from_pylist(list(rows), schema=schema_to_pyarrow(table.schema())))

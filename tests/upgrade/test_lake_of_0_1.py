@@ -60,7 +60,7 @@ def test_lake_of_0_1_is_read_and_nothing_is_to_be_built(old_lake: Lake) -> None:
         assert (entry.build_id, entry.definition) == (ROUNDS, legacy_digest(table))
         assert not entry.definition_fields
     plans = plan(old_lake.settings(), pipeline, table=None, full_refresh=False)
-    assert {str(each.table.table): (each.action, each.why) for each in plans} == {
+    assert {str(planned.table.table): (planned.action, planned.why) for planned in plans} == {
         str(table.table): ("nothing", ("its inputs have not moved",)) for table in pipeline.tables
     }
     now = datetime.now(timezone.utc)
@@ -82,8 +82,8 @@ def test_lake_of_0_1_is_continued_without_a_rebuild(old_lake: Lake, broker: str,
     for number, messages in enumerate(rounds[ROUNDS:], start=ROUNDS + 1):
         produce(broker, TOPIC, messages)
         old_lake.land(spark, pipeline, replaced_topic=ReplacedTopic.CONTINUE if number == ROUNDS + 1 else None)
-        actions = {each.table.table: each.plan.action for each in build_all(old_lake, spark) if each.plan}
-        assert actions == {each.table: "refresh" if each.kind == "full" else "increment" for each in pipeline.tables}
+        actions = {outcome.table.table: outcome.plan.action for outcome in build_all(old_lake, spark) if outcome.plan}
+        assert actions == {table.table: "refresh" if table.kind == "full" else "increment" for table in pipeline.tables}
     (verified,) = old_lake.verify(pipeline)
     assert (verified.missing, verified.doubled, verified.unlogged, verified.waiting) == (0, 0, 0, 0)
     assert (verified.landed, verified.quarantined) == (312, 15)

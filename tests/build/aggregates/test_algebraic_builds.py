@@ -101,7 +101,7 @@ def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_pa
     with layer_lake.catalog.load_table("pond.stats").update_schema() as change:
         change.delete_column(STATE)
     layer_lake.land([event(20, key=20, group="x")])
-    assert {each.plan.action for each in layer_lake.build() if each.plan} == {"increment"}
+    assert {outcome.plan.action for outcome in layer_lake.build() if outcome.plan} == {"increment"}
     found = states(layer_lake)
     assert (found["x"] is None, found["y"]) == (False, None)
     layer_lake.land([event(21, key=21, group="y"), event(22, key=20, group="y")])
@@ -117,7 +117,7 @@ def test_state_of_another_version_is_recomputed(spark: SparkSession, tmp_path: P
     before = states(layer_lake)
     monkeypatch.setattr(algebra, "_VERSION", 2)
     layer_lake.land([event(20, key=20, group="x")])
-    assert {each.plan.action for each in layer_lake.build() if each.plan} == {"increment"}
+    assert {outcome.plan.action for outcome in layer_lake.build() if outcome.plan} == {"increment"}
     after = states(layer_lake)
     assert after["y"] == before["y"]
     assert json.loads(str(after["x"]))["v"] != json.loads(str(before["x"]))["v"]
@@ -231,7 +231,7 @@ def test_plan_describes_key_maintenance(spark: SparkSession, tmp_path: Path, cap
     def upkeep() -> dict[str, str]:
         plans = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
         show_plan(Console(), plans, pipeline=layer_lake.pipeline, as_json=True)
-        return {each["table"]: each["upkeep"] for each in json.loads(capsys.readouterr().out) if "upkeep" in each}
+        return {entry["table"]: entry["upkeep"] for entry in json.loads(capsys.readouterr().out) if "upkeep" in entry}
 
     adds = "adds changed rows to stored states"
     distinct = "recomputes touched keys: count(DISTINCT …) needs all values of a key"

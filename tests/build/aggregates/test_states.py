@@ -207,7 +207,7 @@ def test_a_large_set_is_not_stored(small_spark: SparkSession) -> None:
     for values, is_redone in ((100, False), (101, True)):
         stored = with_state(facts.algebra, facts.stated([dict(row, i=number) for number in range(values)]))
         merged = merge_states(facts.algebra, old=stored, added=facts.stated([row]), removed=None, knows_all=True)
-        assert [each[REDO] for each in merged.collect()] == [is_redone]
+        assert [row[REDO] for row in merged.collect()] == [is_redone]
 
 
 def test_invalid_state_is_recomputed(small_spark: SparkSession) -> None:

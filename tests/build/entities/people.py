@@ -86,4 +86,4 @@ def clusters(index: Mapping[str, Mapping[str, Any]]) -> set[frozenset[str]]:
     found: dict[str, set[str]] = {}
     for key, row in index.items():
         found.setdefault(row["entity_id"], set()).add(key)
-    return {frozenset(each) for each in found.values()}
+    return {frozenset(members) for members in found.values()}

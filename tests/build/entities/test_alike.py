@@ -76,13 +76,13 @@ def test_block_with_too_many_pairs_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 def test_confidence_is_the_best_pair_weight() -> None:
     pairs = pl.DataFrame([(0, 1, 12.346), (1, 2, 8.0), (3, 4, 120.0)], schema=PAIRS, orient="row")
     found = confidence(6, exact=(pl.Series([2]), pl.Series([5])), pairs=pairs)
-    assert found.to_list() == [Decimal(each) for each in ("12.35", "12.35", "100.00", "99.99", "99.99", "100.00")]
+    assert found.to_list() == [Decimal(weight) for weight in ("12.35", "12.35", "100.00", "99.99", "99.99", "100.00")]
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_levels_are_complete(how: How) -> None:
     levels = LEVELS[how]
     assert levels[-1].test == "else"
-    assert sum(each.m for each in levels) == pytest.approx(1)
-    assert sum(each.u for each in levels) == pytest.approx(1)
-    assert [each.m / each.u for each in levels] == sorted((each.m / each.u for each in levels), reverse=True)
+    assert sum(level.m for level in levels) == pytest.approx(1)
+    assert sum(level.u for level in levels) == pytest.approx(1)
+    assert [level.m / level.u for level in levels] == sorted((level.m / level.u for level in levels), reverse=True)

@@ -52,7 +52,7 @@ def test_new_rows_are_picked_without_spark(spark: SparkSession, tmp_path: Path, 
     built = people.build()[-1].built
     assert built is not None
     assert spark_computes == ["direct_index"], "a row that fails is shown in Spark's words"
-    assert [(each.checked, each.failed) for each in built.entry.expectations] == [(1, 1)]
+    assert [(expectation.checked, expectation.failed) for expectation in built.entry.expectations] == [(1, 1)]
     rows = people.all_rows()
     people.build(full_refresh=True)
     assert_same(people.all_rows(), rows)
@@ -73,7 +73,7 @@ def test_new_rows_are_those_between_two_points(spark: SparkSession, tmp_path: Pa
     for number in range(3):
         people.land([Record("shop", str(number))])
         states.append(state_of(people.catalog.load_table(str(EVENTS)), raw=True))
-    columns = [each for each in people.lake.columns[EVENTS] if each.name in ("source_id", "n")]
+    columns = [column for column in people.lake.columns[EVENTS] if column.name in ("source_id", "n")]
 
     def ids(since: InputState | None, until: InputState) -> list[str] | None:
         rows = read_frame(people.catalog, people.pipeline, EVENTS, since=since, until=until, columns=columns)

@@ -96,7 +96,7 @@ def test_spark_looks_up_the_records_of_a_change(spark: SparkSession, tmp_path: P
     people = People(tmp_path, spark, FUZZY)
     people.send(*person_records(0, 30))
     people.send(*person_records(25, 8), Record("shop", "1", op="d", n=9))
-    table = next(each for each in people.pipeline.tables if each.kind == "entities")
+    table = next(candidate for candidate in people.pipeline.tables if candidate.kind == "entities")
     session, catalog = people.lake.small, people.lake.catalog
     java_table = load_java_table(session, table.table)
     files = plan_files(java_table, snapshot_id=current_snapshot(java_table))

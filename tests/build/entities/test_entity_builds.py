@@ -63,7 +63,7 @@ def test_shared_value_is_unused_over_its_limit(spark: SparkSession, tmp_path: Pa
     assert index["shop:0"]["entity_id"] == first
     assert {tuple(row["unused_matches"]) for row in index.values()} == {("phone_normalized",)}
     people.land([Record("shop", "6", phone="415 555 2671", name="one more")])
-    built = {each.table.table.name: each.built for each in people.build()}["entity_index"]
+    built = {outcome.table.table.name: outcome.built for outcome in people.build()}["entity_index"]
     assert built is not None
     assert (built.rows, built.gone) == (1, 0), "what stays over the limit touches nobody"
     index = people.send(*(Record("shop", number, op="d", n=2) for number in ("3", "4", "6")))

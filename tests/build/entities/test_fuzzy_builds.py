@@ -112,7 +112,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree_on_what_is_alike(
     assert clusters(left) == clusters(right)
     sure = {key: row["match_confidence"] for key, row in left.items()}
     assert sure == {key: row["match_confidence"] for key, row in right.items()}
-    assert {each == 100 for each in sure.values()} == {True, False}
+    assert {confidence == 100 for confidence in sure.values()} == {True, False}
 
 
 def test_build_without_splink_names_the_package(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_trained_weights_are_kept_until_a_full_refresh(
     assert (first.version, first.columns) == (1, ()), "too few to train of"
     people.send(*person_records(5, 150))
     assert entry().weights == first
-    table = next(each for each in people.lake.pipeline.tables if each.table.name == "entity_index")
+    table = next(candidate for candidate in people.lake.pipeline.tables if candidate.table.name == "entity_index")
     plan = plan_table(people.catalog, people.lake.pipeline, table)
     assert plan.why == (f"its {len(people.index()):,} records are enough to train weights",)
     people.build()
@@ -224,4 +224,8 @@ def test_large_entity_logs_a_warning(spark: SparkSession, tmp_path: Path, caplog
     assert said[0].startswith("pond.entity_index: warning: one entity has 4 records, more than largest_entity: 3.")
     assert "build 2 has an entity of 4 records" in caplog.text
     status = list_layer_tables(people.catalog, people.lake.pipeline, now=datetime.now(timezone.utc))
-    assert [(each.largest_entity, each.largest_expected) for each in status if each.kind == "entities"] == [(4, 3)]
+    assert [
+        (table_status.largest_entity, table_status.largest_expected)
+        for table_status in status
+        if table_status.kind == "entities"
+    ] == [(4, 3)]

@@ -71,7 +71,7 @@ class Index:
             pl.repeat(len(files) - 1, self.gone.height, dtype=pl.UInt32).alias(FILE_NUMBER),
             pl.int_range(self.gone.height, dtype=pl.Int64).alias(ROW_NUMBER),
         )
-        return RecordIndex(tuple(hashed(each, self.rules) for each in files), deleted)
+        return RecordIndex(tuple(hashed(file, self.rules) for file in files), deleted)
 
     def apply(self, change: dict[Key, Values | None]) -> Resolved:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
@@ -83,13 +83,13 @@ class Index:
         stays = rest.join(found.changed, on=KEYS, how="anti")
         moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
         self.gone = pl.concat([self.gone, self.rows.join(stays, on=KEYS, how="anti")])
-        self.rows = pl.concat([each.select(*SCHEMA) for each in (stays, moved, came)])
+        self.rows = pl.concat([rows.select(*SCHEMA) for rows in (stays, moved, came)])
         self.largest = max(Counter(self.rows[ENTITY_ID]).values(), default=0)
         assert found.largest_entity == self.largest
         return found
 
     def entities(self) -> dict[Key, str]:
-        return {(source, each): entity for source, each, entity in self.rows.select(*KEYS, ENTITY_ID).iter_rows()}
+        return {(source, record_id): entity for source, record_id, entity in self.rows.select(*KEYS, ENTITY_ID).iter_rows()}
 
 
 def _frame(records: dict[Key, Values]) -> pl.DataFrame:
@@ -111,9 +111,11 @@ def _score(records: pl.DataFrame) -> pl.DataFrame:
     rows = list(records.rows(named=True))
     for place, left in enumerate(rows):
         for right in rows[place + 1 :]:
-            blocks = [[left[name] == right[name] is not None for name in block_columns(each, FUZZY)] for each in FUZZY.block_on]
+            blocks = [
+                [left[name] == right[name] is not None for name in block_columns(block, FUZZY)] for block in FUZZY.block_on
+            ]
             weight = _weight(left["c0"], right["c0"])
-            if any(all(each) for each in blocks) and weight >= FUZZY.at_least:
+            if any(all(block) for block in blocks) and weight >= FUZZY.at_least:
                 found.append((left[NODE], right[NODE], weight))
     return pl.DataFrame(found, schema=PAIRS, orient="row")
 
@@ -122,12 +124,12 @@ FUZZY_RULES = replace(RULES, fuzzy=FUZZY, score=_score)
 
 
 def _resolve_all(records: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    return resolve(records, rules, unused={each.column: shared_too_widely(records, each) for each in rules.matches})
+    return resolve(records, rules, unused={match.column: shared_too_widely(records, match) for match in rules.matches})
 
 
 def _clusters(rows: pl.DataFrame) -> set[frozenset[Key]]:
     grouped = rows.group_by(ENTITY_ID).agg(pl.struct(KEYS).alias("keys"))
-    return {frozenset((each["source"], each["id"]) for each in row) for row in grouped["keys"].to_list()}
+    return {frozenset((key["source"], key["id"]) for key in row) for row in grouped["keys"].to_list()}
 
 
 def _pairs_by_hand(records: dict[Key, Values], rules: Rules) -> list[tuple[Key, Key, float]]:
@@ -154,7 +156,7 @@ def _by_hand(records: dict[Key, Values], rules: Rules) -> set[frozenset[Key]]:
         merged = together[left] | together[right]
         for member in merged:
             together[member] = merged
-    return {frozenset(each) for each in together.values()}
+    return {frozenset(members) for members in together.values()}
 
 
 def _sure_by_hand(records: dict[Key, Values], rules: Rules) -> dict[Key, float]:
@@ -175,10 +177,12 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
             records.pop(key, None)
         # The same are together as if all had come at once, and by the plainest way to find it.
         assert _clusters(index.rows) == _clusters(_resolve_all(_frame(records), rules)) == _by_hand(records, rules)
-        sure = {(source, each): float(value) for source, each, value in index.rows.select(*KEYS, CONFIDENCE).iter_rows()}
+        sure = {
+            (source, record_id): float(value) for source, record_id, value in index.rows.select(*KEYS, CONFIDENCE).iter_rows()
+        }
         assert sure == _sure_by_hand(records, rules)
         # What too many share is known of every record that has it.
-        counts = {each.column: set(shared_too_widely(index.rows, each)) for each in MATCHES}
+        counts = {match.column: set(shared_too_widely(index.rows, match)) for match in MATCHES}
         for row in index.rows.iter_rows(named=True):
             assert row[UNUSED] == [name for name, over in counts.items() if row[name] in over]
         # An id is of one entity, as long as it has a record that had it; what was merged is not among the ids in use.
@@ -187,8 +191,8 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
             assert row[ENTITY_ID] not in row[PREVIOUS]
         survivors = {before[key] for key in before if key in now}
         for entity in survivors & set(now.values()):
-            kept = {key for key, each in now.items() if each == entity}
-            assert kept & {key for key, each in before.items() if each == entity}
+            kept = {key for key, owner in now.items() if owner == entity}
+            assert kept & {key for key, owner in before.items() if owner == entity}
         # What the change does not name stays as it is.
         named = {*change, *found.changed.select(KEYS).iter_rows()}
         assert {key: entity for key, entity in before.items() if key not in named}.items() <= now.items()
@@ -260,8 +264,8 @@ def test_chain_of_any_length_is_one_component() -> None:
         ("Ann.Lee+news@Example.com", EmailRules(case=False), "Ann.Lee@example.com"),
         ("+a@b.org", EmailRules(), "+a@b.org"),
         *(
-            (each, EmailRules(), None)
-            for each in (None, "", "  ", "ann", "ann@", "@b.org", "ann@b", "a b@c.org", "a@b@c.org", "a@b..c")
+            (email, EmailRules(), None)
+            for email in (None, "", "  ", "ann", "ann@", "@b.org", "ann@b", "a b@c.org", "a@b@c.org", "a@b..c")
         ),
         (f"{'a' * 250}@b.org", EmailRules(), None),
     ],
@@ -282,7 +286,7 @@ def test_addresses_are_normalised(written: str | None, rules: EmailRules, wanted
         ("+1 415 555 2671 ext. 12", None, "+14155552671;ext=12"),
         ("415 555 2671", None, None),
         ("415 555 2671", "Atlantis", None),
-        *((each, "US", None) for each in ("", "12", "call me", "+1 415 555 2671 999999")),
+        *((phone, "US", None) for phone in ("", "12", "call me", "+1 415 555 2671 999999")),
     ],
 )
 def test_phone_numbers_are_normalised(written: str, region: str | None, wanted: str | None) -> None:

@@ -41,7 +41,11 @@ def test_trained_weights_are_near_the_truth_and_the_same_every_time() -> None:
     stored = choose_weights(records, FUZZY, keys=["record"], version=4)
     shuffled = records.sample(fraction=1.0, shuffle=True, seed=1)
     assert choose_weights(shuffled, FUZZY, keys=["record"], version=4) == stored, "whatever the order of the records"
-    assert (stored.version, stored.records, set(stored.columns)) == (4, 3_000, {each.column for each in FUZZY.compare})
+    assert (stored.version, stored.records, set(stored.columns)) == (
+        4,
+        3_000,
+        {comparison.column for comparison in FUZZY.compare},
+    )
     people = records.group_by("person").len()["len"].cast(pl.Int64)
     chance = (people * (people - 1)).sum() / (3_000 * 2_999)
     assert chance / 2 < stored.chance < chance * 2
@@ -50,7 +54,10 @@ def test_trained_weights_are_near_the_truth_and_the_same_every_time() -> None:
         added = weights.added(column)
         assert list(added) == sorted(added, reverse=True), column
         assert added[0] > 0 > added[-1]
-    wrong = {each.column: abs(weights.levels[each.column][0].m - true_m(records, each.column)) for each in FUZZY.compare}
+    wrong = {
+        comparison.column: abs(weights.levels[comparison.column][0].m - true_m(records, comparison.column))
+        for comparison in FUZZY.compare
+    }
     fixed = {name: abs(levels[0].m - true_m(records, name)) for name, levels in fixed_weights(FUZZY).levels.items()}
     assert max(wrong.values()) < 0.1, wrong
     assert max(fixed.values()) > 0.3, "fixed weights don't know these records"
@@ -61,12 +68,12 @@ def test_trained_weights_are_near_the_truth_and_the_same_every_time() -> None:
 def test_uninformative_records_keep_the_fixed_weights() -> None:
     records = labelled_records(1_000, seed=5)
     same = records.with_columns(
-        *(pl.lit("same").alias(each) for each in ("first_name", "last_name", "occupation")),
+        *(pl.lit("same").alias(name) for name in ("first_name", "last_name", "occupation")),
         pl.int_range(pl.len()).cast(pl.String).alias("postcode"),
         pl.lit(None, pl.Date).alias("born_on"),
     )
-    for each in (records.head(999), same):
-        values = comparable(each, FUZZY).with_row_index(NODE)
+    for records_of_two in (records.head(999), same):
+        values = comparable(records_of_two, FUZZY).with_row_index(NODE)
         assert train_weights(number_records(values), FUZZY) == (fixed_weights(FUZZY), ())
 
 

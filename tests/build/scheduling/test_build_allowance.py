@@ -41,10 +41,8 @@ def test_steady_changes_are_batched_within_the_longest_wait() -> None:
     clock = Clock(*(table(word, "raw") for word in "abcdefgh"))
     play(clock, "abcdefgh", seconds=60, build=0.05)
     ages = play(clock, "abcdefgh", seconds=100, build=0.05)
-    assert all(15 <= len(each) <= 60 for each in ages.values()), (
-        "a fifth of the time for eight tables is a build in two seconds"
-    )
-    assert max(age for each in ages.values() for age in each) <= LONGEST_WAIT_SECONDS + 1
+    assert all(15 <= len(age) <= 60 for age in ages.values()), "a fifth of the time for eight tables is a build in two seconds"
+    assert max(age for ages_of_table in ages.values() for age in ages_of_table) <= LONGEST_WAIT_SECONDS + 1
 
 
 def test_a_table_with_a_short_lag_takes_no_allowance() -> None:

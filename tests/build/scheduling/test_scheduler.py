@@ -26,9 +26,9 @@ class Clock:
     def __init__(self, *tables: ScheduledTable, new: str = "") -> None:
         self.now = 100.0
         self.scheduler = Scheduler(tables)
-        for each in tables:
-            if each.name.name not in new.split():
-                self.scheduler.note_built(each.name)
+        for table in tables:
+            if table.name.name not in new.split():
+                self.scheduler.note_built(table.name)
 
     def land(self, source: str = "raw") -> None:
         self.scheduler.moved(name(source), Changes(self.now, self.now))
@@ -364,23 +364,23 @@ def test_every_change_reaches_every_table(seed: int) -> None:
     for number in range(8):
         possible = ["raw0", "raw1", *(f"t{other}" for other in range(number))]
         followed = chance.sample(possible, k=min(len(possible), chance.randint(1, 3)))
-        rest = [each for each in possible if each not in followed and each.startswith("t")]
+        rest = [candidate for candidate in possible if candidate not in followed and candidate.startswith("t")]
         looks_up = " ".join(chance.sample(rest, k=min(len(rest), chance.randint(0, 1))))
         tables.append(table(f"t{number}", *followed, looks_up=looks_up, lag=chance.choice([None, None, 3, 20])))
     clock = Clock(*tables, new="t0 t3")
-    versions = {name(each): 0 for each in ("raw0", "raw1")} | {each.name: 0 for each in tables}
-    seen = {each.name: dict.fromkeys(each.inputs, -1) for each in tables}
-    by_name = {each.name: each for each in tables}
+    versions = {name(name_): 0 for name_ in ("raw0", "raw1")} | {table.name: 0 for table in tables}
+    seen = {table.name: dict.fromkeys(table.inputs, -1) for table in tables}
+    by_name = {table.name: table for table in tables}
     running: dict[TableName, tuple[float, dict[TableName, int]]] = {}
-    for each in tables:
-        clock.scheduler.mark(each.name, Changes(clock.now, clock.now), at_once=True)
+    for queued in tables:
+        clock.scheduler.mark(queued.name, Changes(clock.now, clock.now), at_once=True)
     for step in range(3_000):
         while (taken := clock.scheduler.take(clock.now)) is not None:
             assert taken not in running
             clock.scheduler.note_plan(taken, is_refresh=chance.random() < 0.2)
             running[taken] = (clock.now + chance.choice([0.05, 0.3, 2, 8]), {up: versions[up] for up in by_name[taken].inputs})
             assert len(running) <= MOST_BUILDS
-        for taken in [each for each, (until, _) in running.items() if until <= clock.now]:
+        for taken in [running_name for running_name, (until, _) in running.items() if until <= clock.now]:
             _, read = running.pop(taken)
             if chance.random() < 0.1:
                 clock.scheduler.fail(taken, clock.now)
@@ -397,8 +397,8 @@ def test_every_change_reaches_every_table(seed: int) -> None:
             break
         clock.wait(chance.choice([0.01, 0.2, 1, 5]))
     assert clock.scheduler.is_idle
-    for each in tables:
-        assert {up: seen[each.name][up] for up in each.followed} == {up: versions[up] for up in each.followed}
+    for queued in tables:
+        assert {up: seen[queued.name][up] for up in queued.followed} == {up: versions[up] for up in queued.followed}
 
 
 def test_a_table_with_a_short_lag_and_its_upstream_go_first() -> None:

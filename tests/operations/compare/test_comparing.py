@@ -54,7 +54,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
         },
     )
     loaded = load_pipeline("mine", environ={}, folder=tmp_path)
-    return replace(loaded, streams=tuple(replace(each, format="debezium") for each in loaded.streams))
+    return replace(loaded, streams=tuple(replace(stream, format="debezium") for stream in loaded.streams))
 
 
 def lake_of(rows: pa.Table, settings: Settings) -> None:

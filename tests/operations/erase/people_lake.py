@@ -204,7 +204,7 @@ class PeopleLake:
         return sorted(kept, key=lambda row: json.dumps(row, default=str))
 
     def all_rows(self) -> dict[str, list[dict[str, Any]]]:
-        names = [*(each.table for each in self.pipeline.streams), *(each.table for each in self.pipeline.tables)]
+        names = [*(stream.table for stream in self.pipeline.streams), *(table.table for table in self.pipeline.tables)]
         return {str(name): self.rows(str(name)) for name in names}
 
     def refused(self) -> list[bytes]:

@@ -13,7 +13,7 @@ TARGET = 1_000
 MOST = 4 * TARGET
 
 files = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 2_000), st.sampled_from([0, 0, 0, 0, 3])), max_size=40).map(
-    lambda found: [FileFacts(f"f{number}", *each[:1], 10, *each[1:]) for number, each in enumerate(found)]
+    lambda found: [FileFacts(f"f{number}", *facts[:1], 10, *facts[1:]) for number, facts in enumerate(found)]
 )
 
 
@@ -46,4 +46,4 @@ def test_choose_groups_compacts_many_small_files_only() -> None:
 def test_snapshots_to_expire_never_has_protected_or_young_snapshots(ages: list[int], protected: set[int], before: int) -> None:
     snapshots = [DatedSnapshot(number, age) for number, age in enumerate(ages)]
     dropped = set(snapshots_to_expire(snapshots, protected=protected, before_ms=before))
-    assert dropped == {each.snapshot_id for each in snapshots if each.timestamp_ms < before} - protected
+    assert dropped == {snapshot.snapshot_id for snapshot in snapshots if snapshot.timestamp_ms < before} - protected

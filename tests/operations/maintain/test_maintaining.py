@@ -76,7 +76,7 @@ def test_maintenance_keeps_the_snapshots_of_a_lagging_reader(spark: SparkSession
         sent += len(events)
         layer_lake.land(events)
         whole.land(events)
-        but_readers = [each.table for each in layer_lake.pipeline.tables if each.table.name not in READERS]
+        but_readers = [table.table for table in layer_lake.pipeline.tables if table.table.name not in READERS]
         built = build(layer_lake.lake, only=but_readers if number else None)
         assert not [outcome.error for outcome in built if outcome.error]
         if number in (2, 4):
@@ -108,7 +108,7 @@ def test_compaction_changes_nothing_for_readers(spark: SparkSession, tmp_path: P
     after = layer_lake.catalog.load_table("pond.events")
     assert after.scan().to_arrow().to_pylist() == rows, "the same rows, in their order"
     assert read_ledger(after) == read_ledger(table)
-    assert {each.action for each in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)} == {
+    assert {planned.action for planned in plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)} == {
         "nothing"
     }
     logged = {entry.s3_key for entry in read_log(places_of(layer_lake.pipeline.streams[0], layer_lake.settings).commit_log)}

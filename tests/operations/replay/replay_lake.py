@@ -91,7 +91,7 @@ class ReplayLake:
 
     def build(self) -> None:
         outcomes = build(open_lake(self.lake.settings(), self.pipeline, self.spark))
-        assert not [each.error for each in outcomes if each.error]
+        assert not [outcome.error for outcome in outcomes if outcome.error]
 
     def replay(self, request: ReplayRequest, *, dry_run: bool = False, retry_policy: RetryPolicy | None = None) -> Replayed:
         lake = open_lake(self.lake.settings(), self.pipeline, self.spark)

@@ -81,7 +81,7 @@ def test_maintenance_keeps_the_files_of_a_pending_settlement(tmp_path: Path) -> 
     ensure_table(
         catalog, TableName("raw", "a"), columns=QUARANTINE_COLUMNS, location=location, properties={KEY: entry.to_json()}
     )
-    (target,) = (each for each in shared_targets(settings) if each.name == QUARANTINE)
+    (target,) = (shared for shared in shared_targets(settings) if shared.name == QUARANTINE)
     found = preview_table(MaintenanceContext(settings, catalog), None, target)
     assert found is not None
     assert {uri for uri in found.orphans.gone if uri.endswith(".parquet")} == set(nameless)

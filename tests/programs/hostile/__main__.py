@@ -168,7 +168,7 @@ def main(requests: int, seed: int) -> int:
                 result = attack_surface(surface, Path(name) / surface.name, dsn=dsn, requests=requests, seed=seed)
                 show(result)
                 found = result.failures()
-                failures += [f"{surface.name}: {each}" for each in found]
+                failures += [f"{surface.name}: {problem}" for problem in found]
                 if found:
                     print(result.log_end)
         finally:
