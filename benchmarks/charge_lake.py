@@ -146,7 +146,7 @@ class ChargeLake:
         landing.table = append_checkpoint(self.catalog, landing.table, files=files.close(), planned=planned, new=new)
 
     def build(self, name: str, *, full_refresh: bool = False) -> Built:
-        """Build one table and those that it reads, as `headrace build --table` does in an application that runs already.
+        """Build one table and its upstream tables, as `headrace build --table` does in an application that runs already.
 
         Raise the error of a table that failed, and a RuntimeError if there was nothing to build.
         """

@@ -56,7 +56,7 @@ def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
         lake = PersonLake(folder / "lake", spark)
         lake.land(people.part(0))
         for name in (EXACT, NORMALISED):
-            lake.build(name)  # warms up, and makes the table that is then built anew
+            lake.build(name)  # warms up, and creates the table that is then rebuilt
         for source in SOURCES:
             people.part(0).filter(pl.col("source") == source).write_parquet(folder / f"{source}.parquet")
         for turn in range(RUNS):

@@ -33,7 +33,7 @@ MOST_MEDIAN, MOST_P99, MOST_TRICKLE_MEDIAN, MOST_PEAK_MB = 2.0, 5.0, 1.5, 3_000
 MART = "payments_db.payments_daily"
 _BETWEEN = "payments_db.payment_transactions"
 STREAMS = ("charges", "refunds", "disputes")
-"""Those that reach the mart: subscriptions move no money."""
+"""The streams that reach the mart: subscriptions move no money."""
 _WARM_UP_SECONDS = 180
 """Java compiles what it runs for the first minutes, and what has gathered until the first build has to be worked off."""
 _SECONDS = 120

@@ -1,6 +1,6 @@
 """What a process and all its children cost: CPU seconds and resident memory.
 
-CPU is user and system time of every process of the tree, Python workers included, those that ended included as they were
+CPU is user and system time of every process of the tree, Python workers included, ended ones included as they were
 last seen. Memory is the sum of the processes' proportional set sizes (PSS, from `smaps_rollup`): a page that several share is
 counted once.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 TABLES = ("orders", "payments")
-"""Those that are written to. Half of all changes are inserts, three in ten are updates, and two are deletes."""
+"""The tables that are written to. Half of all changes are inserts, three in ten are updates, and two are deletes."""
 
 _INSERT_ORDERS = (
     "INSERT INTO orders (customer_id, status, total, note) SELECT %(customer)s, 'pending', (n %% 100000) / 100.0,"

@@ -219,7 +219,7 @@ class Sent(Protocol):
 
 
 class LayerLake:
-    """A lake with the tables above, or those that a test names (file: text)."""
+    """A lake with the tables above, or with the tables of a test (file: text)."""
 
     def __init__(
         self, folder: Path, spark: SparkSession, tables: Mapping[str, str] | None = None, *, settings: Settings | None = None

@@ -30,7 +30,7 @@ class Landed:
 
 @dataclass
 class Traffic:
-    """Makes events. Those of `keys` keys are `n`th versions of a key; those with the same `id` or `lsn` are redeliveries."""
+    """Generates events. Those of `keys` keys are `n`th versions of a key; those with the same `id` or `lsn` are redeliveries."""
 
     random: Random
     keys: int

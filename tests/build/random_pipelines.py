@@ -107,7 +107,7 @@ _WEIGHTS = {"upsert": 3, "added": 4, "recomputed": 2, "viewed": 4, "history": 2}
 
 @dataclass(frozen=True)
 class RandomPipeline:
-    """Files of a pipeline, and those that change when its schemas grow.
+    """Files of a pipeline, and the files that change when its schemas grow.
 
     `keys` is how many keys its events have. `grows_at` says by what share of the rounds each stream's schema has grown.
     """

@@ -48,7 +48,7 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Change:
-    """One event. `omitted` values are those that it left unchanged and does not tell."""
+    """One event. `omitted` values are unchanged and not in the event."""
 
     op: str
     lsn: int

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FILES = {name: TABLES[name] for name in ("a/appended.sql", "a/latest.sql", "b/groups.sql")}
-"""Rows that were built twice would be there twice, be replaced by themselves, and be counted twice."""
+"""Rows that were built twice would be there twice, replace themselves, and be counted twice."""
 
 Suspend = Callable[[LayerLake, str], Application]
 

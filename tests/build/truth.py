@@ -41,7 +41,7 @@ Rows = Mapping[str, Counter[str]]
 
 @dataclass
 class Played:
-    """What became of a pipeline: rounds, increments by path, and what differs, if anything."""
+    """The outcome of a pipeline: rounds, increments by path, and what differs, if anything."""
 
     pipeline: RandomPipeline
     rounds: int = 0
@@ -103,7 +103,7 @@ def differences(found: Rows, wanted: Rows, what: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The rows of all tables of a lake. `comparable` are those that don't depend on the order of events.
+    """The rows of all tables of a lake. `comparable` rows don't depend on the order of events.
 
     The id of an entity is that of the record which was its oldest when it came: instead, `comparable` names its smallest key.
     """

@@ -65,7 +65,7 @@ def _check_sound(airflow: Airflow, lake: Lake, pipeline: Pipeline) -> Iterator[s
                 yield f'{table.table}: its log does not say whether "{expectation.sentence}"'
         expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
         if layer_lines(lake, table) != expected.splitlines():
-            yield f"{table.table}: its rows are not those that are expected"
+            yield f"{table.table}: its rows are not the expected ones"
 
 
 def _check_broken(airflow: Airflow, pipeline: Pipeline) -> Iterator[str]:

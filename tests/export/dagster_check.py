@@ -96,7 +96,7 @@ def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> 
         yield from _check_partitions(dagster, lake, table)
         expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
         if layer_lines(lake, table) != expected.splitlines():
-            yield f"{table.table}: its rows are not those that are expected"
+            yield f"{table.table}: its rows are not the expected ones"
     if not any(result["last_failed"] for result in results.values()):
         yield f"{pipeline.name}: no expectation fails in its sample, so nothing is shown of failing checks"
 

@@ -48,7 +48,7 @@ def running_parts(commands: Mapping[str, Sequence[str | Path]], *, home: Path, e
 
 
 def _end(parts: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Terminate the processes, and kill those that remain."""
+    """Terminate the processes, and kill the remaining ones."""
     children = [child for part in parts if part.poll() is None for child in psutil.Process(part.pid).children(recursive=True)]
     for part in parts:
         part.send_signal(signal.SIGTERM)

@@ -38,7 +38,7 @@ AWAY = {"catalog": "the catalog does not answer", "s3": "does not answer", "kafk
 FILES = {
     "pipeline.yml": """\
 name: orders
-about: Orders, and what became of them.
+about: Orders and their outcomes.
 namespace: orders
 streams:
   events: {topic: orders-events, format: json, schema: schemas/event.sql, table: orders.events}
@@ -58,7 +58,7 @@ SELECT k, count(*) AS orders, sum(cents) AS cents FROM orders.events GROUP BY k"
 
 @dataclass
 class Traffic:
-    """Sends events steadily, and counts those that Kafka has acknowledged."""
+    """Sends events steadily, and counts the acknowledged ones."""
 
     servers: str
     topic: str

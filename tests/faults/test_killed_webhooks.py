@@ -38,7 +38,7 @@ CONNECTIONS, ACKNOWLEDGED, LIST = 8, 300, 3
 
 @dataclass
 class Load:
-    """Webhooks that are sent once each: the ids of those that were answered with 200, and how the others were."""
+    """Webhooks that are sent once each: the ids answered with 200, and the answers of the others."""
 
     port: int
     stop: Event = field(default_factory=Event)

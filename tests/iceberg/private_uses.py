@@ -82,7 +82,7 @@ def read_module(path: Path, source: Path) -> Module:
 
 
 def related_classes(modules: Iterable[Module]) -> frozenset[str]:
-    """Return the full names of classes that derive from PyIceberg's, and of those that are mixed into one that does."""
+    """Return the full names of classes that derive from PyIceberg's, and of their mixins."""
     bases = {f"{module.name}.{name}": found for module in modules for name, found in module.classes.items()}
     related: set[str] = set()
     while True:

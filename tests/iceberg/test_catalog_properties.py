@@ -1,4 +1,4 @@
-"""What PyIceberg and Spark are told of a catalog, from the same settings. The names are those of their documentations:
+"""The properties of a catalog for PyIceberg and Spark, from the same settings. The names are from their documentation:
 py.iceberg.apache.org/configuration and iceberg.apache.org/docs (Spark configuration, JDBC, AWS, REST authentication).
 """
 

@@ -119,7 +119,7 @@ def rows_of(frame: DataFrame) -> list[Row]:
 def build(
     spark: SparkSession, folder: Path, raw: Mapping[str, DataFrame], *, prefix: str, only: str | None = None
 ) -> dict[str, DataFrame]:
-    """Return every table by its name, raw ones too; or just one and those that it is made of."""
+    """Return every table by its name, raw ones too; or just one and its upstream tables."""
     tables, files = dict(raw), table_files(folder)
     if only:
         needed = {only}

@@ -68,12 +68,12 @@ class State:
 
 @dataclass(frozen=True)
 class Built:
-    """How things stood after a build, after a second, in which two people turned out to be one, and when all was built anew."""
+    """The tables after a build, after a second build that merges two people, and after a full refresh."""
 
     merged: tuple[str, str]
     before: State
     after: State
-    anew: State
+    refreshed: State
     answers: dict[str, list[Row]]
 
 
@@ -90,8 +90,8 @@ def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Buil
     after, sent = all_tables(engine), by_stream([*first, *second])
     answers = {query.about: engine.ask(query.sql) for query in commerce().queries}
     engine.build(full_refresh=True)
-    anew = State(sent, all_tables(engine))
-    return Built((one, other), State(by_stream(first), before), State(sent, after), anew, answers)
+    refreshed = State(sent, all_tables(engine))
+    return Built((one, other), State(by_stream(first), before), State(sent, after), refreshed, answers)
 
 
 def all_tables(engine: EngineBuild) -> Tables:
@@ -200,7 +200,7 @@ def test_contacts_are_what_their_events_left(built: Built) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("when", ["before", "after", "anew"])
+@pytest.mark.parametrize("when", ["before", "after", "refreshed"])
 def test_customer_360_is_what_the_raw_webhooks_add_up_to(built: Built, when: str) -> None:
     state: State = getattr(built, when)
     tables = state.tables
@@ -229,7 +229,7 @@ def test_when_two_people_turn_out_to_be_one_their_numbers_move(built: Built) -> 
 
 @pytest.mark.spark
 def test_every_order_and_every_charge_is_somebodys_once(built: Built) -> None:
-    for tables in (built.before.tables, built.after.tables, built.anew.tables):
+    for tables in (built.before.tables, built.after.tables, built.refreshed.tables):
         for name, staged, counted in (
             ("entity_orders", "stg_shopify_orders", "order_count"),
             ("entity_charges", "stg_stripe_charges", "charge_count"),
@@ -273,5 +273,7 @@ def test_what_the_demo_asks_is_answered(built: Built) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [table.table.name for table in commerce().tables])
 def test_small_builds_and_one_big_one_come_to_the_same(name: str, built: Built) -> None:
-    found, wanted = ({repr(sorted(row.items())) for row in tables[name]} for tables in (built.after.tables, built.anew.tables))
+    found, wanted = (
+        {repr(sorted(row.items())) for row in tables[name]} for tables in (built.after.tables, built.refreshed.tables)
+    )
     assert (sorted(wanted - found)[:2], sorted(found - wanted)[:2]) == ([], []), "(missing, surplus)"

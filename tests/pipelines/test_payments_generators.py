@@ -188,7 +188,7 @@ def test_a_dispute_is_opened_defended_and_decided() -> None:
 
 @pytest.mark.parametrize(("name", "problem"), KINDS)
 def test_a_problem_strikes_as_often_as_its_rate_says(name: str, problem: str) -> None:
-    """The events that can carry it are those that do at a rate of 1; duplicates and late events are a share of all."""
+    """The events that can carry it do so at a rate of 1; duplicates and late events are a share of all."""
     rate = MODULES[name].PROBLEMS[problem]
     able = MANY if problem in ("duplicate", "late") else counted(name, make(name, MANY // 10, {problem: 1.0}))[problem] * 10
     found = counted(name, made(name))[problem]

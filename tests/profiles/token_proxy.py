@@ -25,7 +25,7 @@ _NOT_HANDED_ON = {"host", "authorization", "connection", "content-length", "tran
 
 @dataclass
 class TokenProxy:
-    """`told_seconds` is what a client is told of a token's life; it is taken for `slack_seconds` longer, as by servers that
+    """`told_seconds` is the life of a token in its response; it is taken for `slack_seconds` longer, as by servers that
     allow for clocks that differ."""
 
     behind: str

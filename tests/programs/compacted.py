@@ -1,6 +1,6 @@
 """Maintains a lake for some minutes while it is landed, built and read, then holds it against the topic and a full refresh.
 
-`make compacted MINUTES=10`. `headrace run` maintains by itself every minute; beside it another application does so all the
+`make compacted MINUTES=10`. `headrace run` maintains every minute; beside it another application does so all the
 time, keeps no snapshot that nobody needs, and deletes files a few minutes after the last that referred to them.
 """
 
@@ -67,7 +67,7 @@ class Seen:
     snapshots: int = 0
     deleted_files: int = 0
     gave_way: int = 0
-    by_itself: int = 0
+    by_run: int = 0
     queries: int = 0
     trouble: list[str] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ def compacted(minutes: float, *, folder: Path, seed: int) -> bool:
     code = application.wait(seconds=180)
     said = application.said()
     seen.trouble += [line for line in said.splitlines() if TROUBLE.search(line)]
-    seen.by_itself = said.count("  maintained: ")
+    seen.by_run = said.count("  maintained: ")
     if code:
         seen.trouble.append(f"headrace run ended with {code}: {said[-2_000:]}")
     batches, built = said.count("  checkpoint "), said.count("  build ")
@@ -176,7 +176,7 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
     print(
         f"{batches} checkpoints and {built} builds beside {seen.rounds} rounds of maintenance: {seen.compacted_files:,} files "
         f"fewer, {seen.snapshots:,} snapshots fewer, {seen.deleted_files:,} files deleted; it gave way {seen.gave_way} times; "
-        f"headrace run maintained {seen.by_itself} tables by itself; "
+        f"headrace run maintained {seen.by_run} tables; "
         f"{seen.queries} queries answered meanwhile; files now: {files}"
     )
     print(
@@ -186,7 +186,7 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
     for line in seen.trouble[:20]:
         print(f"trouble: {line}")
     whole = found.holds and not found.waiting and found.landed == found.in_topic == seen.sent > 0
-    return whole and not differing and not seen.trouble and bool(seen.rounds and seen.compacted_files and seen.by_itself)
+    return whole and not differing and not seen.trouble and bool(seen.rounds and seen.compacted_files and seen.by_run)
 
 
 def _rows(settings: Settings, name: str) -> Counter[str]:

@@ -53,7 +53,7 @@ class StackLake(Lake):
 
     @property
     def home_settings(self) -> Settings:
-        """The settings of the servers themselves, also of those that don't run."""
+        """The settings of the servers, also of servers that don't run."""
         return super().settings()
 
     def settings(self, **environ: str) -> Settings:

@@ -87,7 +87,7 @@ def test_lineage_traces_a_python_table_as_a_whole(shop: Lineage) -> None:
     score = shop.table(TableName("features", "score"))
     assert score is not None
     assert not score.whole
-    assert [column.name for column in score.columns] == ["id", "points", "_build_id"], "those that its readers name"
+    assert [column.name for column in score.columns] == ["id", "points", "_build_id"], "the columns that its readers name"
     assert shop.find("score.anything") == field("features.score.anything"), "only running it would tell"
 
 

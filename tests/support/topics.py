@@ -68,7 +68,7 @@ def produce(
 ) -> list[Sent]:
     """Send value `i` to partition `i` modulo `partitions`, and return what Kafka acknowledged, which is everything.
 
-    Values are counted from `first`, for those that go on where others have ended.
+    Values are counted from `first`, so that a second call continues the first.
     """
     producer = producer or producer_of(servers)
     sent: list[Sent] = []

@@ -1,4 +1,4 @@
-"""The events of the lake that version 0.1 made, and those that come after it: the same whenever they are made."""
+"""The events of the lake that version 0.1 made, and the later ones: the same in every run."""
 
 from __future__ import annotations
 

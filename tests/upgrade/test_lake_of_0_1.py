@@ -90,7 +90,7 @@ def test_lake_of_0_1_is_continued_without_a_rebuild(old_lake: Lake, broker: str,
     for table in pipeline.tables:
         entry = read_build(old_lake.table(str(table.table)))
         assert entry.definition == definition_of(table).digest
-        assert entry.generation == (entry.build_id if table.kind == "full" else 1), "it was written anew"
+        assert entry.generation == (entry.build_id if table.kind == "full" else 1), "it was rewritten"
     increments = rows_of(old_lake, pipeline)
     assert all(increments.values())
     build_all(old_lake, spark, full_refresh=True)

@@ -14,7 +14,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headrace.cli.commands.asking import (
+from headrace.cli.commands.queries import (
     commits,
     export_airflow,
     export_dagster,

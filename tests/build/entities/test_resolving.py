@@ -64,7 +64,7 @@ class Index:
         self.largest: int | None = None
 
     def index(self) -> RecordIndex:
-        """Return the records, and those that went and still lie in the files."""
+        """Return the records, and the removed ones that are still in the files."""
         half = self.rows.height // 2
         files = (self.rows.head(half), self.rows.slice(half), self.gone)
         deleted = pl.select(

@@ -1,4 +1,4 @@
-"""Maintenance beside a live run: a table that fails is told in a sentence, with its traceback in the log."""
+"""Maintenance beside a live run: a failing table is reported in a sentence, with its traceback in the log."""
 
 from __future__ import annotations
 
