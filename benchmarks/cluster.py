@@ -2,7 +2,7 @@
 
 Every turn has an application of its own, which ends before a worker is stopped: Spark would start executors again on a worker
 that is about to end. Before it is measured, the application lands a smaller topic, so that executors and their Python workers
-are warm. The costs of the parts are measured separately: on a small machine the servers need the cores that a second worker would
+are warm. Each part is measured separately: on a small machine the servers need the cores that a second worker would
 have. How long executors were ready and had no core is known from the kernel; without that time, the turns are what they would
 be on idle cores.
 """

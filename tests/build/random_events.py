@@ -30,7 +30,7 @@ class Landed:
 
 @dataclass
 class Traffic:
-    """Generates events. Those of `keys` keys are `n`th versions of a key; those with the same `id` or `lsn` are redeliveries."""
+    """Generates events: `n`th versions of `keys` keys. Events with the same `id` or `lsn` are redeliveries."""
 
     random: Random
     keys: int

@@ -20,7 +20,7 @@ from headrace.errors import BusyError, QueryError, SpecError, UnavailableError
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.topics import admin_client, list_bounds
 from headrace.serving.figures import PipelineStatus
-from headrace.serving.sql.asking import QueryService
+from headrace.serving.sql.query_service import QueryService
 from headrace.serving.web.app import make_app
 from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import Lock

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.errors import QueryError, UnavailableError
 from headrace.iceberg.files.storage import local_path
-from headrace.serving.sql.asking import QueryService
+from headrace.serving.sql.query_service import QueryService
 from headrace.serving.sql.query_worker import WorkerLimits
 from tests.serving.shop_lake import ShopLake
 from tests.support.waiting import wait_until

@@ -59,7 +59,7 @@ def check_trino(url: str, catalog: Catalog, truth: Mapping[str, pa.Table]) -> No
 
 
 def change_by_hand(lake: Lake, spark: SparkSession) -> None:
-    """Delete the first row of each file of the two largest tables with a position delete, and compact the second and the third."""
+    """Delete the first row of each file of the two largest tables by position, and compact the second and the third."""
     session = open_spark_catalog(spark, lake.settings())
     use_session(session)
     rows = {name: count_rows(lake.table(name)) for name in list_tables(lake.catalog)}

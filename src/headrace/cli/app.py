@@ -14,6 +14,11 @@ from typing import Annotated, Optional
 
 import typer
 
+from headrace.cli.commands.connectors import connectors
+from headrace.cli.commands.erasing import erase
+from headrace.cli.commands.flow import build, demo, generate, land, plan, publish, receive, run, serve_seeder
+from headrace.cli.commands.folders import check, new, stage_config
+from headrace.cli.commands.maintaining import maintain, register
 from headrace.cli.commands.queries import (
     commits,
     export_airflow,
@@ -27,11 +32,6 @@ from headrace.cli.commands.queries import (
     topics,
     verify,
 )
-from headrace.cli.commands.connectors import connectors
-from headrace.cli.commands.erasing import erase
-from headrace.cli.commands.flow import build, demo, generate, land, plan, publish, receive, run, serve_seeder
-from headrace.cli.commands.folders import check, new, stage_config
-from headrace.cli.commands.maintaining import maintain, register
 from headrace.cli.commands.replaying import replay
 from headrace.cli.commands.servers import clean, doctor, down, env, logs, psql, status, up
 from headrace.cli.commands.submitting import submit
@@ -132,7 +132,7 @@ def _note_interrupts() -> Event:
 
 
 def _log_end(error: Exception, *, level: int) -> None:
-    """Log why a command ends; the terminal shows it to people. Logs nothing before logging is set up."""
+    """Log why a command ends; people are told on the terminal. Before logging is set up there is nowhere to log to."""
     if is_logging():
         log_trace(_LOG, "the command failed", error, level=level)
 

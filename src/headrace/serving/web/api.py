@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from headrace.errors import NotFoundError
 from headrace.iceberg.catalog.tables import load_table
 from headrace.serving.figures import PipelineStatus, StreamStatus, TableStatus
-from headrace.serving.sql.asking import QueryService
+from headrace.serving.sql.query_service import QueryService
 from headrace.serving.web.context import ShownTable, WebContext
 from headrace.serving.web.flow import NODE_HEIGHT, NODE_WIDTH
 from headrace.serving.web.problems import REFUSALS

@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 
 from headrace.http.body_limit import BodyLimit
 from headrace.serving.metrics import CONTENT_TYPE, write_metrics
-from headrace.serving.sql.asking import QueryService
+from headrace.serving.sql.query_service import QueryService
 from headrace.serving.web.api import make_api
 from headrace.serving.web.context import WebContext
 from headrace.serving.web.guard import Guard, Lock
