@@ -1,6 +1,6 @@
-"""`python -m benchmarks [NAME …] [--quick]`: what Headrace does on this machine, held against what one would have without it.
+"""`python -m benchmarks [NAME …] [--quick]`: measure Headrace on this machine, and the alternatives to it.
 
-Landing is held against plain Spark, two workers of a cluster against one, layers against a full rebuild and a plain query,
+Landing is compared with plain Spark, two workers of a cluster against one, layers against a full rebuild and a plain query,
 a change of payments against dbt-duckdb's full rebuild, entities (by equal values, and fuzzy) against Splink, a compacted table
 against its small files, receiving against a handler that does nothing.
 """

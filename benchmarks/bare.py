@@ -1,4 +1,4 @@
-"""A FastAPI handler that does nothing, as a server: `python -m benchmarks.bare PORT`. It is what receiving is held against."""
+"""A FastAPI handler that does nothing, as a server: `python -m benchmarks.bare PORT`. Receiving is compared with it."""
 
 from __future__ import annotations
 

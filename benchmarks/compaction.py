@@ -62,10 +62,10 @@ def compare_compaction(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar
         for side, lake in lakes.items():
             bench.say(f"Compaction: landing {files:,} files of {ROWS_PER_FILE} rows ({side})")
             _land(lake, files)
-        kept = lakes["compacted"]
+        lake = lakes["compacted"]
         started = time.monotonic()
-        work = list_work(kept.settings, [kept.pipeline], table=TABLE)
-        (done,) = maintain_all(kept.settings, spark, work)
+        work = list_work(lake.settings, [lake.pipeline], table=TABLE)
+        (done,) = maintain_all(lake.settings, spark, work)
         seconds = time.monotonic() - started
         bench.say(f"Compaction: {done.before.files:,} files are {done.after.files:,}, {seconds:.1f} s")
         turns = _take_turns(bench, spark, lakes)

@@ -24,7 +24,7 @@ _SECONDS = 120
 
 def measure_cost(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]]:
     """Return the cores that the application's process tree used, with events and without."""
-    settle, seconds = (_SETTLE_SECONDS // 4, _SECONDS // 4) if bench.quick else (_SETTLE_SECONDS, _SECONDS)
+    settle_seconds, seconds = (_SETTLE_SECONDS // 4, _SECONDS // 4) if bench.quick else (_SETTLE_SECONDS, _SECONDS)
     folder = bench.new_home("cost")
     folder.mkdir()
     settings = load_settings(flags={}, environ={}, folder=folder)
@@ -33,7 +33,7 @@ def measure_cost(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, ...]
     with headrace(bench, folder, "run", "payments") as application:
 
         def cores() -> float:
-            time.sleep(settle)
+            time.sleep(settle_seconds)
             with measure(application.pid) as reading:
                 time.sleep(seconds)
             return reading.cpu_seconds / reading.seconds

@@ -113,8 +113,8 @@ class History:
     def _merchant_version_sum(self) -> int:
         """Return the sum of the newest versions of all charges' merchants. Only merchants of the newest day change."""
         first = (self.times - 1) * self._merchants
-        each, more = divmod(self.charges - (self.times - 1) * self.base, self._merchants)
-        return sum(version * (each + (number - first < more)) for number, version in self._merchant_versions.items())
+        count, more = divmod(self.charges - (self.times - 1) * self.base, self._merchants)
+        return sum(version * (count + (number - first < more)) for number, version in self._merchant_versions.items())
 
     @property
     def _merchants(self) -> int:

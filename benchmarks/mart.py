@@ -78,22 +78,24 @@ def measure_rate(bench: Bench, rate: int, *, warm_up: int, seconds: int) -> Mart
     folder.mkdir()
     settings = load_settings(flags={}, environ={}, folder=folder)
     open_catalog(settings)
-    ways = {name: (MART, _BETWEEN, f"payments_db.payment_{name}_cleaned", f"payments_db.payment_{name}") for name in STREAMS}
-    tables = sorted({table for way in ways.values() for table in way[:-1]})
+    routes = {name: (MART, _BETWEEN, f"payments_db.payment_{name}_cleaned", f"payments_db.payment_{name}") for name in STREAMS}
+    tables = sorted({table for route in routes.values() for table in route[:-1]})
     with (
         watch_builds(Path(settings.catalog_uri.removeprefix("sqlite:///")), tables) as seen,
         headrace(bench, folder, "run", "payments") as application,
         headrace(bench, folder, "generate", "payments", "--rate", f"{rate_of_charges(rate):.3f}") as generator,
     ):
         processes = (application, generator)
-        wait_for(lambda: bool(seen.visible(ways["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built")
+        wait_for(
+            lambda: bool(seen.visible(routes["charges"])), processes, seconds=_START_SECONDS, what="the mart was not built"
+        )
         bench.say(f"Mart: it is built; {warm_up} s to warm up, {seconds} s to measure")
         time.sleep(warm_up)
         since = time.time()
         with measure(application.pid) as reading:
             time.sleep(seconds)
         until = time.time()
-        ages = _drain(settings, seen, ways, processes, since=since, until=until)
+        ages = _drain(settings, seen, routes, processes, since=since, until=until)
     builds = sum(since <= moment < until for moment, _ in seen.builds[MART].values())
     measured = _freshness(rate, ages, builds, reading)
     bench.say(f"Mart: {rate:,} events/s: median {measured.median_seconds:.2f} s, p99 {measured.p99_seconds:.2f} s")
@@ -109,7 +111,7 @@ def rate_of_charges(rate: float) -> float:
 def _drain(
     settings: Settings,
     seen: BuildsSeen,
-    ways: dict[str, tuple[str, str, str, str]],
+    routes: dict[str, tuple[str, str, str, str]],
     processes: Sequence[subprocess.Popen[bytes]],
     *,
     since: float,
@@ -118,18 +120,18 @@ def _drain(
     """Return the age of every event of the measured time, once the mart counts all; the generator goes on meanwhile."""
     catalog = open_catalog(settings)
     ages: list[float] = []
-    for way in ways.values():
+    for route in routes.values():
 
-        def are_all_visible(way: tuple[str, ...] = way) -> bool:
-            newest = max((checkpoint for checkpoint, _ in seen.visible(way)), default=0)
-            landed = _produced(catalog, way[-1], since=since)
+        def are_all_visible(route: tuple[str, ...] = route) -> bool:
+            newest = max((checkpoint for checkpoint, _ in seen.visible(route)), default=0)
+            landed = _produced(catalog, route[-1], since=since)
             # Landing goes in the order of time, but for what the partitions are apart.
             is_landed = any(produced > until + 1 for produced, _ in landed)
             return is_landed and all(checkpoint <= newest for produced, checkpoint in landed if produced < until)
 
         wait_for(are_all_visible, processes, seconds=_DRAIN_SECONDS, what=_BEHIND, every=5.0)
-        visible = seen.visible(way)
-        for produced, checkpoint in _produced(catalog, way[-1], since=since):
+        visible = seen.visible(route)
+        for produced, checkpoint in _produced(catalog, route[-1], since=since):
             if produced < until:
                 ages.append(next(moment for newest, moment in visible if newest >= checkpoint) - produced)
     return sorted(ages)

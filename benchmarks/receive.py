@@ -41,8 +41,8 @@ def compare_receiving(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar,
     acknowledged = turns.acknowledged
     missing, doubled, in_topic = _hold_against_the_lake(folder, environ, acknowledged)
     bench.say(f"Receive: {len(acknowledged):,} acknowledged, {missing} missing in the lake, {doubled} twice")
-    kept = {"acknowledged": len(acknowledged), "in_topic": in_topic, "not_once_in_the_lake": missing + doubled}
-    rows = [{**row, **(kept if row["side"] == "headrace" else dict.fromkeys(kept))} for row in turns.rows()]
+    counts = {"acknowledged": len(acknowledged), "in_topic": in_topic, "not_once_in_the_lake": missing + doubled}
+    rows = [{**row, **(counts if row["side"] == "headrace" else dict.fromkeys(counts))} for row in turns.rows()]
     return rows, (
         at_least(SHARE, turns.share, name="requests/s of /log against a handler that does nothing"),
         at_most(0, missing + doubled, name="acknowledged records that are not in the lake exactly once"),

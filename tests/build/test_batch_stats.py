@@ -65,13 +65,13 @@ def test_batch_stats_here_equal_spark(
             }
             for number in range(choose.choice((0, 1, 5)))
         ]
-        kept = [None if place is None else str(place) for place in choose.choices(PLACES[kind], k=2)]
-        entry = replace(BuildLedger(), truncated_at=kept[0], deleted_at=kept[1])
+        recorded = [None if place is None else str(place) for place in choose.choices(PLACES[kind], k=2)]
+        entry = replace(BuildLedger(), truncated_at=recorded[0], deleted_at=recorded[1])
         frame = from_arrow(spark, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)), schema)
         frame = frame.withColumns({DELETED: deletes(table), TRUNCATES: truncates(table)})
         values = frame.agg(*batch_stats_metrics(table, frame, entry)).first()
         assert values is not None
-        assert batch_stats_here(table, to_arrow(frame), entry) == read_batch_stats(values.asDict()), (rows, kept)
+        assert batch_stats_here(table, to_arrow(frame), entry) == read_batch_stats(values.asDict()), (rows, recorded)
 
 
 def test_batch_stats_here_leave_other_sequences_to_spark(table: LayerTable) -> None:

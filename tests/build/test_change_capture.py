@@ -65,10 +65,10 @@ class Change:
         return START + timedelta(minutes=self.tx)
 
     def row(self) -> dict[str, Any]:
-        told = {name: None if name in self.omitted else getattr(self, name) for name in ("name", "body", "size")}
+        values = {name: None if name in self.omitted else getattr(self, name) for name in ("name", "body", "size")}
         return {
             "id": self.id,
-            **told,
+            **values,
             "lsn": self.lsn,
             "nr": self.lsn % 7,
             "at": self.at,
@@ -122,7 +122,7 @@ def shown(rows: Iterable[dict[str, Any]]) -> Counter[str]:
     return Counter(repr(sorted((name, str(value)) for name, value in row.items())) for row in rows)
 
 
-def told(change: Change) -> dict[str, Any]:
+def row_of(change: Change) -> dict[str, Any]:
     values = {**change.row(), "name": change.name, "body": change.body, "size": change.size}
     return {name: value for name, value in values.items() if name not in ("op", "snapshot", "untold")}
 
@@ -137,7 +137,7 @@ def current_of(changes: Sequence[Change]) -> Counter[str]:
             rows.pop(change.id)
         else:
             rows[change.id] = change
-    return shown(told(row) for row in rows.values())
+    return shown(row_of(row) for row in rows.values())
 
 
 def versions_of(changes: Sequence[Change]) -> Counter[str]:
@@ -148,7 +148,7 @@ def versions_of(changes: Sequence[Change]) -> Counter[str]:
             continue
         after = [later for later in changes[index + 1 :] if later.op == "t" or later.id == change.id]
         end = after[0].at if after else None
-        found.append({**told(change), "valid_from": change.at, "valid_to": end, "is_current": not after})
+        found.append({**row_of(change), "valid_from": change.at, "valid_to": end, "is_current": not after})
     return shown(found)
 
 
@@ -221,7 +221,7 @@ def test_new_snapshot_removes_missing_rows(spark: SparkSession, tmp_path: Path) 
     outcomes = {outcome.table.table.name: outcome.plan.action for outcome in layer_lake.build() if outcome.plan}
     assert outcomes["current"] == outcomes["tracked"] == "increment"
     found = layer_lake.all_rows()
-    assert rows_of(layer_lake)["current"] == shown(told(change) for change in taken)
+    assert rows_of(layer_lake)["current"] == shown(row_of(change) for change in taken)
     tracked_rows = layer_lake.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
     ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
     at = taken[0].at

@@ -8,7 +8,7 @@ from headrace.cli.app import _with_global_options_first
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "normalized"),
     [
         ("up --profile stack", "--profile stack up"),
         ("up kafka --profile=stack", "--profile=stack up kafka"),
@@ -21,5 +21,5 @@ from headrace.cli.app import _with_global_options_first
         ("up", "up"),
     ],
 )
-def test_global_option_works_at_any_position(typed: str, meant: str) -> None:
-    assert _with_global_options_first(typed.split()) == meant.split()
+def test_global_option_works_at_any_position(typed: str, normalized: str) -> None:
+    assert _with_global_options_first(typed.split()) == normalized.split()

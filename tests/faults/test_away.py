@@ -155,7 +155,7 @@ def test_a_command_that_is_to_end_waits_too(shop: StackLake, command: tuple[str,
     application.wait_to_say("Spark is ready")
     keep_away(server, shop, application)
     assert application.wait(seconds=240) == 0, application.said()
-    check_told(part, application, 0, why="does not answer")
+    check_reported(part, application, 0, why="does not answer")
     if part == "landing":
         check_verified(shop, pipeline)
     else:
@@ -164,13 +164,13 @@ def test_a_command_that_is_to_end_waits_too(shop: StackLake, command: tuple[str,
 
 def take_away(server: Embedded, shop: StackLake, application: Application) -> None:
     """Has a server be away for a while, and holds the run to what it must say."""
-    told = len(application.said())
+    reported = len(application.said())
     keep_away(server, shop, application)
     # Builds need no Kafka, and what they do in the middle of a job may outlast an object store that is away.
     for part, must in (("landing", True), ("builds", server is rest_catalog.SERVER)):
-        check_told(part, application, told, why=AWAY[server.name] if must else None)
+        check_reported(part, application, reported, why=AWAY[server.name] if must else None)
     wait_until(
-        lambda: "orders.totals  build" in application.said()[told:].rpartition("recovered after")[2],
+        lambda: "orders.totals  build" in application.said()[reported:].rpartition("recovered after")[2],
         what=f"tables to be built again:\n{application.said()}",
         seconds=SOON_SECONDS,
     )
@@ -206,14 +206,14 @@ def is_bound(holder: socket.socket, port: int) -> bool:
     return True
 
 
-def check_told(part: str, application: Application, told: int, *, why: str | None) -> None:
+def check_reported(part: str, application: Application, reported: int, *, why: str | None) -> None:
     """Hold a part of the run to one line when it begins to wait, with the reason, and one when it goes on.
 
     Without a reason, it need not have waited.
     """
 
     def lines() -> list[str]:
-        return [line for line in application.said()[told:].splitlines() if line.startswith(f"{part}: ")]
+        return [line for line in application.said()[reported:].splitlines() if line.startswith(f"{part}: ")]
 
     def went_on() -> bool:
         return not any(line.endswith(WAITS) for line in lines()[-1:]) if why is None or lines() else False

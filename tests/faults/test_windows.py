@@ -95,8 +95,8 @@ def test_application_postgres_and_broker_are_killed_in_the_middle_of_windows(
         second.signal(signal.SIGTERM)
         assert second.wait() == 0, second.said()
         check_verified(lake, pipeline)
-        with psycopg_database(lake) as kept:
-            assert published(kept) == recompute(lake)
+        with psycopg_database(lake) as connection:
+            assert published(connection) == recompute(lake)
     finally:
         stop_kafka(broker)
         stop_postgres(lake.settings())

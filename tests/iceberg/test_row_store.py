@@ -183,16 +183,16 @@ def brute_force(steps: Sequence[Step], match: pa.Table | None) -> pa.Table:
     new=steps(NEW),
     match=st.none() | matches(),
     small=st.sampled_from([0, 3, 1_000]),
-    kept=st.sampled_from([0, 3]),
+    memory_rows=st.sampled_from([0, 3]),
     few=st.sampled_from([0, 1_000]),
 )
 def test_rows_are_those_that_were_written(
-    old: list[Step], new: list[Step], match: pa.Table | None, small: int, kept: int, few: int
+    old: list[Step], new: list[Step], match: pa.Table | None, small: int, memory_rows: int, few: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder = Path(name)
         patch.setattr(row_store_module, "SMALL_ROWS", small)
-        patch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", kept)
+        patch.setattr(row_store_module, "_FILE_IN_MEMORY_ROWS", memory_rows)
         patch.setattr(row_index_module, "_FEW_VALUES", few)
         catalog = open_catalog(load_settings(flags={}, environ={}, folder=folder))
         table = fill(catalog, make_table(catalog, folder, OLD), old)

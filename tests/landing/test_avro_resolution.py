@@ -56,8 +56,8 @@ def read(
     values: list[bytes | None] = [encode(writer, event) for event in events]
     decoded = decoder.decode(values)
     assert sorted([*decoded.rows, *decoded.bad]) == list(range(len(values)))
-    each = decoder._decode_each(values)
-    assert (rows_of(decoded), decoded.bad) == (rows_of(each), each.bad)
+    single = decoder._decode_each(values)
+    assert (rows_of(decoded), decoded.bad) == (rows_of(single), single.bad)
     for name, column in decoded.columns.items():
         assert column.type == table.field(name).type
         column.validate(full=True)

@@ -61,8 +61,8 @@ def test_check_topic_accepts_a_ledger_without_ids_or_offsets() -> None:
 
 def test_adopt_keeps_an_id_that_the_broker_does_not_report() -> None:
     assert adopt(Ledger(offsets={0: 10}), TopicIdentity("b", "two")).topic_id == "b"
-    kept = adopt(LANDED, TopicIdentity("", "one"))
-    assert (kept.topic_id, kept.cluster_id) == ("a", "one")
+    adopted = adopt(LANDED, TopicIdentity("", "one"))
+    assert (adopted.topic_id, adopted.cluster_id) == ("a", "one")
 
 
 def test_is_replaced_notices_a_shorter_topic_without_ids() -> None:

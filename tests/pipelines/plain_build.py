@@ -1,6 +1,6 @@
 """The payments tables by plain queries over everything that landed: what any way to build them must come to.
 
-What the engine builds is held against it. Each SQL file is run as it stands, with its macros expanded, on views of its inputs,
+It is compared with what the engine builds. Each SQL file is run as it stands, with its macros expanded, on views of its inputs,
 and then the newest row of a key is kept where the file says `sequence_by`. History's own columns are left to the engine.
 """
 

@@ -67,12 +67,12 @@ def newest_contacts(messages: Iterable[Row]) -> dict[str, dict[str, str | None]]
         messages, key=lambda row: (row["occurred_at"], row["_webhook_topic"] != "contact.creation", row["_event_id"])
     ):
         known = found.setdefault(str(message["id"]), {})
-        told = (
+        given = (
             json.loads(message["properties"])
             if message.get("properties")
             else {message["property_name"]: message["property_value"]}
         )
-        known |= {name: value.strip() if value else None for name, value in told.items()}
+        known |= {name: value.strip() if value else None for name, value in given.items()}
     return found
 
 

@@ -182,7 +182,14 @@ def test_names_that_look_like_missing_values_survive(stage: Stage) -> None:
     for name in names:
         who = {"first_name": name, "last_name": name}
         address = json.dumps({**who, "city": name, "country_code": "TH"})
-        told = {"firstname": name, "lastname": {"value": name}, "company": name, "city": name, "email": "null", "phone": "N/A"}
+        properties = {
+            "firstname": name,
+            "lastname": {"value": name},
+            "company": name,
+            "city": name,
+            "email": "null",
+            "phone": "N/A",
+        }
         common = {"_event_id": name, "created_at": AT}
         shoppers.append({"id": name + "7", **who, "default_address": address, **common, "_webhook_topic": "customers/create"})
         orders += [
@@ -192,7 +199,7 @@ def test_names_that_look_like_missing_values_survive(stage: Stage) -> None:
         ]
         payers.append({"id": f"cus_{name}", "name": name, "created": AT, "_webhook_topic": "customer.created"})
         charges.append(charge(billing_details=json.dumps({"name": name, "email": "null"})))
-        contact = {"id": name + "11", "properties": json.dumps(told), "occurred_at": AT, "_event_id": name}
+        contact = {"id": name + "11", "properties": json.dumps(properties), "occurred_at": AT, "_event_id": name}
         contacts.append({**contact, "_webhook_topic": "contact.creation"})
 
     rows = stage("stg_shopify_customers", {"shopify_customers": shoppers}).rows
@@ -268,14 +275,14 @@ def test_an_expanded_stripe_customer_gives_email_and_name(stage: Stage) -> None:
         "name": "Ada Lovelace",
         "phone": "+442079460000",
     }
-    told = {"email": "card@example.com", "name": "A Lovelace"}
-    for billing in ({}, {"billing_details": json.dumps(told)}):
+    details = {"email": "card@example.com", "name": "A Lovelace"}
+    for billing in ({}, {"billing_details": json.dumps(details)}):
         events = {"stripe_charges": [charge(customer=json.dumps(customer), **billing)]}
         row = stage("stg_stripe_customers", events).row()
         assert [row[name] for name in ("customer_id", "email", "full_name", "phone")] == [
             *("cus_1", "ada@example.com", "Ada Lovelace", "+442079460000")
         ]
         assert stage("stg_stripe_charges", events).row()["customer_id"] == "cus_1"
-    bare = charge(customer=json.dumps({"id": "cus_1", "email": None, "name": None}), billing_details=json.dumps(told))
+    bare = charge(customer=json.dumps({"id": "cus_1", "email": None, "name": None}), billing_details=json.dumps(details))
     row = stage("stg_stripe_customers", {"stripe_charges": [bare]}).row()
     assert (row["email"], row["full_name"]) == ("card@example.com", "A Lovelace")

@@ -72,7 +72,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     kafka_server.format_storage(server)
     port, controller, secured, plain = (ports.find_free_port() for _ in range(4))
     kafka_server.write_properties(server, port=port, controller_port=controller)
-    kept = [
+    lines = [
         line
         for line in (folder / "server.properties").read_text(encoding="ascii").splitlines()
         if not line.startswith(("listeners=", "advertised.listeners=", "listener.security.protocol.map="))
@@ -87,7 +87,7 @@ def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         user=USER,
         password=PASSWORD.replace('"', '\\\\"'),
     )
-    (folder / "server.properties").write_text("\n".join(kept) + added, encoding="ascii")
+    (folder / "server.properties").write_text("\n".join(lines) + added, encoding="ascii")
     with (folder / "broker.log").open("wb") as log:
         running = subprocess.Popen(server.command("kafka.Kafka", "server.properties"), cwd=folder, stdout=log, stderr=log)
     try:

@@ -67,8 +67,8 @@ def test_it_lands_and_builds_and_shows_no_secret(secured: SecuredBroker, databas
 
     run("build", "secured")
     run("verify", "secured")
-    told = run("query", "SELECT count(*) AS many FROM staging.latest_events", "--json")
-    assert json.loads(told) == [{"many": EVENTS}]
+    answer = run("query", "SELECT count(*) AS many FROM staging.latest_events", "--json")
+    assert json.loads(answer) == [{"many": EVENTS}]
     assert "secured-input" in run("topics")
     assert "HEADRACE_KAFKA_PASSWORD" in run("doctor")
     run("status", "secured")

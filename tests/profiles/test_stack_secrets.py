@@ -55,8 +55,8 @@ def test_it_is_submitted_and_run_and_shows_no_secret(lake: StackLake, tmp_path: 
     run("submit", "secured", "--run", "land", "--profile", "stack")
     run("submit", "secured", "--run", "build", "--profile", "stack")
     run("submit", "secured", "--dry-run", "--profile", "stack")
-    told = run("query", "SELECT count(*) AS many FROM staging.latest_events", "--json")
-    assert json.loads(told) == [{"many": EVENTS}]
+    answer = run("query", "SELECT count(*) AS many FROM staging.latest_events", "--json")
+    assert json.loads(answer) == [{"many": EVENTS}]
 
     run("generate", "secured", "--rate", "0", "--count", str(EVENTS))
     running = lake.start("run", "secured", HEADRACE_CATALOG_TOKEN=TOKEN)

@@ -28,10 +28,10 @@ PIPELINES = ("commerce", "lineage", "payments", "storefront", "weather")
 
 def describe(paths: AccessPaths, table: str) -> list[str] | None:
     """Return the paths to a table as `columns < source.columns`."""
-    ways = paths.lookups[TableName.parse(table)]
-    if ways is None:
+    lookup_paths = paths.lookups[TableName.parse(table)]
+    if lookup_paths is None:
         return None
-    return sorted(f"{' '.join(path.columns)} < {path.source} {' '.join(path.source_columns)}" for path in ways)
+    return sorted(f"{' '.join(path.columns)} < {path.source} {' '.join(path.source_columns)}" for path in lookup_paths)
 
 
 def read(query: str) -> AccessPaths:

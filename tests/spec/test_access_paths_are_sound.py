@@ -37,13 +37,13 @@ def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[T
     cut = dict(lake)
     generous = chance.choice([0.0, 0.5])
     for table in paths.order:
-        ways = paths.lookups[table]
-        if ways is None:
+        lookup_paths = paths.lookups[table]
+        if lookup_paths is None:
             continue
         needed = []
         for row in lake[table]:
             matches = False
-            for path in ways:
+            for path in lookup_paths:
                 values = next(iter(project([row], path.columns)))
                 matches |= None not in values and values in project(cut[path.source], path.source_columns)
             if matches or chance.random() < generous:
@@ -56,14 +56,14 @@ def cut_lookups(paths: AccessPaths, lake: Lake, chance: random.Random) -> dict[T
 @given(query=queries(), some_lakes=st.lists(lakes(), min_size=LAKES, max_size=LAKES), seed=SEEDS)
 def test_access_paths_reach_every_needed_row(database: Database, query: str, some_lakes: list[Lake], seed: int) -> None:
     paths = access_paths(parse_query(query, place=PLACE), known=KNOWN)
-    for table, ways in paths.lookups.items():
-        _seen["followed" if ways is not None else "whole"] += 1
-        _seen["chained"] += any(path.source in paths.lookups for path in ways or ())
-        _seen["several"] += len(ways or ()) > 1
-        event(f"{'followed' if ways is not None else 'whole'}")
-        assert (table in paths.reasons) == (ways is None)
+    for table, lookup_paths in paths.lookups.items():
+        _seen["followed" if lookup_paths is not None else "whole"] += 1
+        _seen["chained"] += any(path.source in paths.lookups for path in lookup_paths or ())
+        _seen["several"] += len(lookup_paths or ()) > 1
+        event(f"{'followed' if lookup_paths is not None else 'whole'}")
+        assert (table in paths.reasons) == (lookup_paths is None)
     chance = random.Random(seed)
-    for lake in some_lakes if any(ways is not None for ways in paths.lookups.values()) else ():
+    for lake in some_lakes if any(lookup_paths is not None for lookup_paths in paths.lookups.values()) else ():
         cut = cut_lookups(paths, lake, chance)
         _seen["cut"] += sum(map(len, cut.values())) < sum(map(len, lake.values()))
         assert database.run(query, cut) == database.run(query, lake), (paths, lake, cut)

@@ -41,11 +41,11 @@ class Application:
             raise AssertionError(f"{self.process.args!r} did not end in {seconds:.0f} s:\n{self.said()}") from None
 
     def wait_to_say(self, text: str, *, seconds: float = 180.0) -> None:
-        def told() -> bool:
+        def has_said() -> bool:
             assert text in self.said() or self.process.poll() is None, f"it ended without saying {text!r}:\n{self.said()}"
             return text in self.said()
 
-        wait_until(told, what=f"{text!r} in:\n{self.log}", seconds=seconds)
+        wait_until(has_said, what=f"{text!r} in:\n{self.log}", seconds=seconds)
 
     def wait_to_stop(self, *, seconds: float = 180.0) -> None:
         """Wait until SIGSTOP has stopped the process."""

@@ -19,13 +19,13 @@ def die_in(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> list[str]:
     """Return a list of places, to be filled: whichever of them these modules reach first ends the application, once."""
     places: list[str] = []
 
-    def reach(place: str) -> None:
+    def end_at(place: str) -> None:
         if place in places:
             places.remove(place)
             raise KilledError(place)
 
     for module in modules:
-        monkeypatch.setattr(module, "fault_point", reach)
+        monkeypatch.setattr(module, "fault_point", end_at)
     return places
 
 
@@ -33,14 +33,14 @@ def die_in(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> list[str]:
 class Death:
     """A call of a function that ends the application, before it does anything or after it has done everything.
 
-    `owner` is the module or class by which callers find the function. `meant` takes the call's arguments and, with `after`,
+    `owner` is the module or class by which callers find the function. `matches` takes the call's arguments and, with `after`,
     then its result; a call for which it returns False is left alone.
     """
 
     owner: object
     function: str
     when: Literal["before", "after"]
-    meant: Callable[..., bool] = lambda *args, **kwargs: True
+    matches: Callable[..., bool] = lambda *args, **kwargs: True
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def killed_by(death: Death, *, what: str) -> Iterator[None]:
     def die(*args: Any, **kwargs: Any) -> Any:
         if death.when == "after":
             result = function(*args, **kwargs)
-            if not death.meant(*args, result, **kwargs):
+            if not death.matches(*args, result, **kwargs):
                 return result
-        elif not death.meant(*args, **kwargs):
+        elif not death.matches(*args, **kwargs):
             return function(*args, **kwargs)
         raise KilledError(what)
 

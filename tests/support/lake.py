@@ -164,7 +164,7 @@ def check_exactly_once(lake: Lake, sent: Iterable[Sent], *, good: Mapping[tuple[
 
 
 def check_verified(lake: Lake, *pipelines: Pipeline) -> None:
-    """Hold the lake against the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
+    """Compare the lake with the topics, and the commit logs against the tables' files; all pipelines of the lake are named,
     or it has but lineage."""
     looked_at = pipelines or (lake.pipeline(),)
     check_landed_once(lake, *looked_at)

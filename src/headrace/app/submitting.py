@@ -24,14 +24,14 @@ from headrace.spark.submit import (
 from headrace.spec.loading.folders import BUILT_IN
 from headrace.spec.model.pipeline import Pipeline
 
-What = Literal["run", "land", "build"]
-_COMMANDS: Mapping[What, tuple[str, ...]] = {"run": (), "land": ("--once",), "build": ()}
+SubmitCommand = Literal["run", "land", "build"]
+_COMMANDS: Mapping[SubmitCommand, tuple[str, ...]] = {"run": (), "land": ("--once",), "build": ()}
 _UPLOAD, _IMAGE = "spark.kubernetes.file.upload.path", "spark.kubernetes.container.image"
 PROPERTIES = "spark.properties"
 
 
 def plan_submission(
-    settings: Settings, pipeline: Pipeline, *, what: What, in_image: bool, environ: Mapping[str, str], report: Report
+    settings: Settings, pipeline: Pipeline, *, what: SubmitCommand, in_image: bool, environ: Mapping[str, str], report: Report
 ) -> Submission:
     """Return how to submit a pipeline. Raises a SettingsError if the profile can't run it."""
     on_kubernetes, on_yarn = settings.spark_master.startswith("k8s://"), settings.spark_master == "yarn"

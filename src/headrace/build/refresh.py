@@ -75,7 +75,7 @@ def refresh(inputs: PlannedInputs, build_id: int, *, reduce_events: ReduceEvents
     return replace(result, change=files, removed=keeps)
 
 
-def _reduce_nothing(table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+def _reduce_nothing(table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, fill_omitted: bool) -> DataFrame:
     return events
 
 

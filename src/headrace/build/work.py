@@ -25,9 +25,11 @@ Decide = Callable[["DataFrame", "DataFrame", BatchStats], "DataFrame"]
 
 
 class ReduceEvents(Protocol):
-    """Reduce events, as returned by `mark_events`, to the table's rows. With `carry`, omitted values are filled in."""
+    """Reduce events, as returned by `mark_events`, to the table's rows. With `fill_omitted`, omitted values are filled in."""
 
-    def __call__(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame: ...
+    def __call__(
+        self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, fill_omitted: bool
+    ) -> DataFrame: ...
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def plan_refresh(inputs: PlannedInputs) -> Measured:
 def reduce_rows(table: LayerTable, marked: DataFrame, reduce_events: ReduceEvents) -> DataFrame:
     """Reduce all events of a table, as returned by `mark_events`, to the table's rows."""
     events, truncated = split_truncates(table, marked)
-    return reduce_events(table, events, () if truncated is None else (truncated,), carry=table.unchanged is not None)
+    return reduce_events(table, events, () if truncated is None else (truncated,), fill_omitted=table.unchanged is not None)
 
 
 def recompute(inputs: PlannedInputs, changes: DriverChanges, reduce_events: ReduceEvents) -> Work:
@@ -111,7 +113,7 @@ def recompute(inputs: PlannedInputs, changes: DriverChanges, reduce_events: Redu
     def decide(rows: DataFrame, *_: object) -> DataFrame:
         events, _truncated = split_truncates(table, rows)
         recorded = recorded_truncates(inputs)
-        return reduce_events(table, events, () if recorded is None else (recorded,), carry=table.unchanged is not None)
+        return reduce_events(table, events, () if recorded is None else (recorded,), fill_omitted=table.unchanged is not None)
 
     return Work(keys, decide)
 

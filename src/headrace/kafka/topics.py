@@ -50,16 +50,16 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, int], *, grow: bool =
     present = list_partitions(admin)
     missing = [NewTopic(topic, num_partitions=count) for topic, count in topics.items() if topic not in present]
     if missing:
-        _settle(admin.create_topics(missing, operation_timeout=_TIMEOUT_SECONDS), KafkaError.TOPIC_ALREADY_EXISTS)
+        _wait_for_changes(admin.create_topics(missing, operation_timeout=_TIMEOUT_SECONDS), KafkaError.TOPIC_ALREADY_EXISTS)
         present = _wait_for(admin, dict.fromkeys(topics, 1))
     few = {topic: count for topic, count in topics.items() if len(present.get(topic, ())) < count}
     if grow and few:
         more = [NewPartitions(topic, count) for topic, count in few.items()]
-        _settle(admin.create_partitions(more, operation_timeout=_TIMEOUT_SECONDS), KafkaError.INVALID_PARTITIONS)
+        _wait_for_changes(admin.create_partitions(more, operation_timeout=_TIMEOUT_SECONDS), KafkaError.INVALID_PARTITIONS)
         _wait_for(admin, few)
 
 
-def _settle(changes: Mapping[str, Future[None]], done_already: int) -> None:
+def _wait_for_changes(changes: Mapping[str, Future[None]], done_already: int) -> None:
     """Wait for changes of topics. Ignore the error that another client made the same change."""
     for topic, future in changes.items():
         try:

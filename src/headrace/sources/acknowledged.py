@@ -59,7 +59,7 @@ class AcknowledgedProducer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         try:
-            self._producer.produce(topic, value, key, on_delivery=partial(self._settle, future))
+            self._producer.produce(topic, value, key, on_delivery=partial(self._resolve, future))
         except BufferError as error:
             raise NotAcknowledgedError("too many events are waiting for Kafka") from error
         except KafkaException as error:
@@ -91,7 +91,7 @@ class AcknowledgedProducer:
         else:
             self._is_polling = False
 
-    def _settle(self, future: asyncio.Future[None], error: KafkaError | None, message: object) -> None:
+    def _resolve(self, future: asyncio.Future[None], error: KafkaError | None, message: object) -> None:
         self._in_flight -= 1
         self.is_unavailable = error is not None
         if error is not None:

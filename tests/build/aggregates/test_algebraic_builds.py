@@ -150,8 +150,8 @@ def test_rows_of_a_crashed_build_are_not_subtracted(
     die_in(monkeypatch, keeping)[:] = ["pond.latest:kept"]
     with pytest.raises(KilledError):
         layer_lake.build()
-    kept = layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
-    assert kept == 1
+    removed_rows = layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().num_rows
+    assert removed_rows == 1
     # The next attempt keeps the row once more. One that is still there stands for rows that the next attempt leaves alone.
     row = layer_lake.catalog.load_table("metadata.removed_pond_latest").scan().to_arrow().to_pylist()[0]
     table = layer_lake.catalog.load_table("metadata.removed_pond_latest")

@@ -104,28 +104,28 @@ def _longs(*names: str) -> pl.Schema:
 
 def test_read_files_stay_within_their_bound() -> None:
     frame = pl.DataFrame({"key": range(1_000), "value": range(1_000)})
-    kept = ReadFiles(most_bytes=40_000)
-    kept.put("lake/a/1", frame)
-    kept.put("lake/a/2", frame)
-    assert kept.get("lake/a/1", _longs("value")) is not None
-    assert kept.get("lake/a/1", _longs("value", "other")) is None
-    assert kept.get("lake/a/1", pl.Schema({"value": pl.Int32()})) is None, "it was read with another type"
-    kept.put("lake/b/3", frame)
-    assert kept.get("lake/a/2", _longs("key")) is None, "it was not asked for longest"
-    kept.keep_only({"lake/a/2"}, under="lake/a/")
-    assert kept.get("lake/a/1", _longs("key")) is None
-    assert kept.get("lake/b/3", _longs("key")) is not None
+    cached = ReadFiles(most_bytes=40_000)
+    cached.put("lake/a/1", frame)
+    cached.put("lake/a/2", frame)
+    assert cached.get("lake/a/1", _longs("value")) is not None
+    assert cached.get("lake/a/1", _longs("value", "other")) is None
+    assert cached.get("lake/a/1", pl.Schema({"value": pl.Int32()})) is None, "it was read with another type"
+    cached.put("lake/b/3", frame)
+    assert cached.get("lake/a/2", _longs("key")) is None, "it was not asked for longest"
+    cached.keep_only({"lake/a/2"}, under="lake/a/")
+    assert cached.get("lake/a/1", _longs("key")) is None
+    assert cached.get("lake/b/3", _longs("key")) is not None
 
 
 def test_parts_of_files_are_kept_where_there_is_room() -> None:
     frame = pl.DataFrame({"key": range(1_000), "value": range(1_000)})
-    kept = ReadFiles(most_bytes=40_000)
-    kept.put("lake/a/1", frame)
-    kept.put_parts("lake/a/1", {0: frame.head(500), 500: frame.tail(500)})
-    assert sorted(kept.parts("lake/a/1", _longs("value"))) == [0, 500]
-    assert kept.parts("lake/a/1", _longs("other")) == {}
-    kept.put_parts("lake/a/2", {0: frame})
-    assert [*kept.parts("lake/a/1", _longs("key"))] == [500], "the first was not asked for longest"
-    kept.put("lake/a/2", frame)
-    assert kept.parts("lake/a/2", _longs("key")) == {}, "parts go before frames"
-    assert kept.get("lake/a/1", _longs("key")) is not None
+    cached = ReadFiles(most_bytes=40_000)
+    cached.put("lake/a/1", frame)
+    cached.put_parts("lake/a/1", {0: frame.head(500), 500: frame.tail(500)})
+    assert sorted(cached.parts("lake/a/1", _longs("value"))) == [0, 500]
+    assert cached.parts("lake/a/1", _longs("other")) == {}
+    cached.put_parts("lake/a/2", {0: frame})
+    assert [*cached.parts("lake/a/1", _longs("key"))] == [500], "the first was not asked for longest"
+    cached.put("lake/a/2", frame)
+    assert cached.parts("lake/a/2", _longs("key")) == {}, "parts go before frames"
+    assert cached.get("lake/a/1", _longs("key")) is not None

@@ -111,16 +111,16 @@ def test_components_on_spark_are_those_of_one_process(session: SparkSession, mon
     wanted = clusters.connected_components(left, right, nodes=nodes).to_list()
     pairs = [(max(edge), min(edge)) for edge in edges if edge[0] != edge[1]]
     frame = session.createDataFrame(pairs, f"{CHILD} LONG, {PARENT} LONG").coalesce(1)
-    kept = session.sparkContext._jsc.getPersistentRDDs().size()
+    persisted = session.sparkContext._jsc.getPersistentRDDs().size()
     with Checkpoints() as checkpoints:
         rows = components.connected_components(frame, checkpoints=checkpoints).collect()
         found = {row[CHILD]: row[PARENT] for row in rows}
         assert [found.get(node, node) for node in range(nodes)] == wanted
-        assert session.sparkContext._jsc.getPersistentRDDs().size() == kept + 1, "only the last round is kept"
+        assert session.sparkContext._jsc.getPersistentRDDs().size() == persisted + 1, "only the last round is kept"
         monkeypatch.setattr(components, "MOST_ROUNDS", 2)
         with pytest.raises(BuildError, match="did not converge in 2 rounds"):
             components.connected_components(frame, checkpoints=checkpoints)
-    assert session.sparkContext._jsc.getPersistentRDDs().size() == kept
+    assert session.sparkContext._jsc.getPersistentRDDs().size() == persisted
 
 
 def random_rows(random: Random) -> list[dict[str, Any]]:

@@ -73,14 +73,14 @@ def test_builds_on_spark_and_in_one_process_agree(
     for most, folder in ((1_000, "process"), (5, "spark")):
         monkeypatch.setattr(strategy, "MOST_IN_PROCESS", most)
         people = People(tmp_path_factory.mktemp(folder), spark, {NAME: EXPECTS})
-        kept = spark.sparkContext._jsc.getPersistentRDDs().size()
+        persisted = spark.sparkContext._jsc.getPersistentRDDs().size()
         steps = []
         for start, end in ((0, 30), (30, 34), (34, 39), (39, 50)):
             people.land(records[start:end])
             people.build(full_refresh=start == 39)
             steps.append((people.all_rows(), entry_of(people, "direct_index")))
         lakes.append(steps)
-        assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept, "nothing is left on the executors"
+        assert spark.sparkContext._jsc.getPersistentRDDs().size() == persisted, "nothing is left on the executors"
     assert on_spark == ["direct_index"] * 2, "the first build, and the one that was asked for"
     for (rows, entry), (other_rows, other_entry) in zip(*lakes, strict=True):
         assert_same(other_rows, rows)

@@ -54,7 +54,7 @@ ALIKE = CHANCE + log2(0.10 / 0.002) + log2(0.12 / 0.0005) + log2(0.08 / 0.0004)
 
 def test_fuzzy_matches_merge_and_split_entities(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark, TABLES)
-    kept = spark.sparkContext._jsc.getPersistentRDDs().size()
+    persisted = spark.sparkContext._jsc.getPersistentRDDs().size()
     index = people.send(
         Record("shop", "1", email="ann.lee@old.org", name="Ann  LEE", phone="+1 415 555 2671", day=1),
         Record("crm", "7", email="ann.lee@new.org", name="Änne Lee", phone="+1 415 555 2672", day=2),
@@ -78,7 +78,7 @@ def test_fuzzy_matches_merge_and_split_entities(spark: SparkSession, tmp_path: P
     index = people.send(Record("crm", "7", email="someone@else.org", name="Someone Else", country="US", n=2))
     assert clusters(index) == {frozenset(["shop:1", "pay:9"]), *(frozenset([key]) for key in ("crm:7", "crm:8", "pay:5"))}
     assert {row["match_confidence"] for row in index.values()} == {Decimal("100.00")}
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept, "Splink leaves nothing in memory"
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == persisted, "Splink leaves nothing in memory"
 
 
 def test_small_builds_a_big_one_and_a_full_refresh_agree_on_what_is_alike(

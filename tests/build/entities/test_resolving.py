@@ -191,8 +191,8 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
             assert row[ENTITY_ID] not in row[PREVIOUS]
         survivors = {before[key] for key in before if key in now}
         for entity in survivors & set(now.values()):
-            kept = {key for key, owner in now.items() if owner == entity}
-            assert kept & {key for key, owner in before.items() if owner == entity}
+            keys = {key for key, owner in now.items() if owner == entity}
+            assert keys & {key for key, owner in before.items() if owner == entity}
         # What the change does not name stays as it is.
         named = {*change, *found.changed.select(KEYS).iter_rows()}
         assert {key: entity for key, entity in before.items() if key not in named}.items() <= now.items()

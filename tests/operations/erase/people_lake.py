@@ -200,8 +200,8 @@ class PeopleLake:
 
     def rows(self, name: str, *, without: Sequence[str] = ("_build_id", "_state")) -> list[dict[str, Any]]:
         found = self.table(name).scan().to_arrow().to_pylist()
-        kept = [{key: value for key, value in row.items() if key not in without} for row in found]
-        return sorted(kept, key=lambda row: json.dumps(row, default=str))
+        shown_rows = [{key: value for key, value in row.items() if key not in without} for row in found]
+        return sorted(shown_rows, key=lambda row: json.dumps(row, default=str))
 
     def all_rows(self) -> dict[str, list[dict[str, Any]]]:
         names = [*(stream.table for stream in self.pipeline.streams), *(table.table for table in self.pipeline.tables)]

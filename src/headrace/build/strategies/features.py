@@ -34,7 +34,7 @@ class Features(IncrementalStrategy):
         rows = affected.choose(inputs.run({driver: affected.context}))
         gone = None if changes.left is None else inputs.keys({driver: changes.left})
         keys = ComputedKeys(measure(rows, table.expectations), left=gone)
-        work = Work(keys, lambda rows, *_: self.reduce_events(table, rows, (), carry=False))
+        work = Work(keys, lambda rows, *_: self.reduce_events(table, rows, (), fill_omitted=False))
         return merge_keys(inputs, work, build_id)
 
 

@@ -36,9 +36,11 @@ class History(MergedEvents):
     def needs_recorded(self, older: int) -> bool:
         return True  # they end versions
 
-    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+    def reduce_events(
+        self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, fill_omitted: bool
+    ) -> DataFrame:
         """Reduce events to the versions of each key."""
         events = newest_of_keys(events, keys=table.row_key, sequence_by=table.sequence_by)
         events = with_epochs(table, events, truncates)
-        events = carry_values(table, events) if carry else events
+        events = carry_values(table, events) if fill_omitted else events
         return history_of_keys(events, table=table)

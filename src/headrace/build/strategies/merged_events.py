@@ -53,9 +53,9 @@ class MergedEvents(IncrementalStrategy):
 
         def decide(rows: DataFrame, old: DataFrame, batch_stats: BatchStats) -> DataFrame:
             rows, truncated = split_truncates(table, rows)
-            carry = table.unchanged is not None and (batch_stats.omitted + entry.rows_carried) > 0
+            fill_omitted = table.unchanged is not None and (batch_stats.omitted + entry.rows_carried) > 0
             old = old.drop(*self.version_columns)
-            if carry:
+            if fill_omitted:
                 events = rows.unionByName(self.events_of_rows(table, old))
             elif table.unchanged:
                 events = without_carried(rows, like=old).unionByName(old)
@@ -67,6 +67,8 @@ class MergedEvents(IncrementalStrategy):
                     events = events.unionByName(deletes.withColumn(DELETED, F.lit(True)), allowMissingColumns=True)
             recorded = recorded_truncates(inputs) if self.needs_recorded(batch_stats.before_truncates) else None
             truncates = (truncated if batch_stats.truncates else None, recorded)
-            return self.reduce_events(table, events, tuple(rows for rows in truncates if rows is not None), carry=carry)
+            return self.reduce_events(
+                table, events, tuple(rows for rows in truncates if rows is not None), fill_omitted=fill_omitted
+            )
 
         return decide

@@ -64,10 +64,12 @@ class Strategy(ABC):
         """Return an increment's read of a driver beyond its changed rows."""
         return read
 
-    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+    def reduce_events(
+        self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, fill_omitted: bool
+    ) -> DataFrame:
         """Reduce events to the table's rows: all of them, or the only row of each key.
 
-        `truncates` and `carry` are for kinds whose rows are events.
+        `truncates` and `fill_omitted` are for kinds whose rows are events.
         """
         return one_of_keys(events, keys=table.keys) if table.keys else events
 

@@ -30,11 +30,13 @@ class Upsert(MergedEvents):
     def needs_recorded(self, older: int) -> bool:
         return older > 0
 
-    def reduce_events(self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, carry: bool) -> DataFrame:
+    def reduce_events(
+        self, table: LayerTable, events: DataFrame, truncates: Sequence[DataFrame], *, fill_omitted: bool
+    ) -> DataFrame:
         """Reduce events to the newest row of each key. Truncated rows are omitted, even as deletes."""
         if truncates:
             events = with_epochs(table, events, truncates)
-        if carry:
+        if fill_omitted:
             events = carry_values(table, events)
-        newest = newest_of_keys(events, keys=table.keys, sequence_by=table.sequence_by, order=ORDER if carry else None)
+        newest = newest_of_keys(events, keys=table.keys, sequence_by=table.sequence_by, order=ORDER if fill_omitted else None)
         return newest.where(F.col(EPOCH).isNull()) if truncates else newest

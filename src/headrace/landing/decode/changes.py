@@ -37,7 +37,7 @@ class _Wrapped(msgspec.Struct):
 _WRAPPED = msgspec.json.Decoder(_Wrapped)
 
 
-class _Known(NamedTuple):
+class _SchemaFit(NamedTuple):
     """A schema and how it fits the table: `reason` if the table can't hold it, `lacking` if the table needs new columns."""
 
     writer: Writer | None
@@ -57,7 +57,7 @@ class ChangesDecoder:
         self._table = pyarrow_to_schema(schema)
         self._registry = registry
         self._names = [name for name in schema.names if name not in _OWN]
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _SchemaFit] = {}
 
     def decode(self, values: list[bytes | None]) -> Decoded:
         bad: dict[int, str] = {}
@@ -98,7 +98,7 @@ class ChangesDecoder:
     def decode_block(self, batches: Sequence[RecordBatch]) -> None:
         """Return None: a topic may have several schemas, and tombstones have no value."""
 
-    def _find(self, key: bytes) -> _Known:
+    def _find(self, key: bytes) -> _SchemaFit:
         """Return a schema by its id or its own text, from the cache if possible."""
         if key in self._known:
             return self._known[key]
@@ -109,20 +109,20 @@ class ChangesDecoder:
         try:
             text = "" if is_json else self._registry.schema(int.from_bytes(key[1:], "big"))
         except NotFoundError as error:
-            return _Known(None, f"unknown schema: {error.what}")  # not cached: it may be registered later
+            return _SchemaFit(None, f"unknown schema: {error.what}")  # not cached: it may be registered later
         try:
             if is_json:
                 writer = json_writer(key, schema=self._schema)
             else:
                 writer = avro_writer(text, reader=self._reader or text, schema=self._schema)
         except BadSchemaError as error:
-            self._known[key] = _Known(None, f"schema does not fit: of {name}, {error}")
+            self._known[key] = _SchemaFit(None, f"schema does not fit: of {name}, {error}")
             return self._known[key]
         widening = compare_columns(self._table, writer.columns)
         if widening.problems:
-            self._known[key] = _Known(None, f"schema does not fit: of {name}, {'; '.join(widening.problems[:3])}")
+            self._known[key] = _SchemaFit(None, f"schema does not fit: of {name}, {'; '.join(widening.problems[:3])}")
         else:
-            self._known[key] = _Known(writer, lacking=writer.columns if widening.grows else ())
+            self._known[key] = _SchemaFit(writer, lacking=writer.columns if widening.grows else ())
         return self._known[key]
 
 

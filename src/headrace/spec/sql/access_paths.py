@@ -41,9 +41,9 @@ def access_paths(parsed: ParsedQuery, *, known: Mapping[TableName, Sequence[str]
     if reader is None:
         reasons = dict.fromkeys(parsed.lookups, "only an engine can read the query")
         return AccessPaths(dict.fromkeys(parsed.lookups), reasons, parsed.lookups)
-    ways = {table: [reader.ways(scan) for scan in reader.scans[table]] for table in parsed.lookups}
+    routes = {table: [reader.routes(scan) for scan in reader.scans[table]] for table in parsed.lookups}
     reasons = {table: reason for table in parsed.lookups if (reason := reader.why_whole(table))}
-    return _choose(parsed, ways, reasons)
+    return _choose(parsed, routes, reasons)
 
 
 def key_paths(
@@ -108,17 +108,17 @@ class _Reader:
         )
         return cls(scans, left_out, blocks, OriginFinder(blocks), spelled, tables)
 
-    def ways(self, scan: Scan) -> list[tuple[JoinPath, ...]]:
-        """Return the ways to look up the rows of a scan, each of which suffices."""
-        ways: dict[tuple[JoinPath, ...], None] = {}
+    def routes(self, scan: Scan) -> list[tuple[JoinPath, ...]]:
+        """Return the routes by which to look up the rows of a scan, each of which suffices."""
+        routes: dict[tuple[JoinPath, ...], None] = {}
         for restriction in scan.restrictions:
             if restriction.values is None:
                 continue
             relation = restriction.values.block.relation(restriction.values.alias)
             for origins in self.origins.find(relation, tuple(dict.fromkeys(value for _, value in restriction.pairs))):
                 paths = tuple(dict.fromkeys(self._path(scan, restriction, origin) for origin in origins))
-                ways[tuple(path for path in paths if path)] = None
-        return list(ways)
+                routes[tuple(path for path in paths if path)] = None
+        return list(routes)
 
     def why_whole(self, table: TableName) -> str | None:
         """Return why all rows of a lookup are needed, or None if they are not."""
@@ -127,7 +127,7 @@ class _Reader:
         for scan in self.scans[table]:
             if not scan.restrictions:
                 return scan.reason
-            if not self.ways(scan):
+            if not self.routes(scan):
                 first = scan.restrictions[0]
                 relation = first.values.block.relation(first.values.alias) if first.values else None
                 return why_no_origin(relation, first.pairs[0][1], self.blocks)
@@ -182,7 +182,7 @@ def _has_unclear_columns(tree: exp.Query) -> bool:
 
 
 def _choose(
-    parsed: ParsedQuery, ways: Mapping[TableName, Sequence[Sequence[tuple[JoinPath, ...]]]], reasons: dict[TableName, str]
+    parsed: ParsedQuery, routes: Mapping[TableName, Sequence[Sequence[tuple[JoinPath, ...]]]], reasons: dict[TableName, str]
 ) -> AccessPaths:
     """Choose the paths of every lookup so that their sources come first: drivers, then lookups that are already reached."""
     chosen: dict[TableName, tuple[JoinPath, ...] | None] = {}
@@ -190,19 +190,19 @@ def _choose(
         waiting = [table for table in parsed.lookups if table not in chosen]
         ready = {*parsed.drivers, *chosen}
         for table in waiting:
-            usable = [[way for way in scan if all(path.source in ready for path in way)] for scan in ways[table]]
+            usable = [[route for route in scan if all(path.source in ready for path in route)] for scan in routes[table]]
             if table not in reasons and all(usable):
-                best = [min(scan, key=lambda way: _cost(way, parsed)) for scan in usable]
-                chosen[table] = tuple(dict.fromkeys(path for way in best for path in way))
+                best = [min(scan, key=lambda route: _cost(route, parsed)) for scan in usable]
+                chosen[table] = tuple(dict.fromkeys(path for route in best for path in route))
                 break
         else:
             whole = next((table for table in waiting if table in reasons), waiting[0])
-            sources = sorted({str(path.source) for scan in ways[whole] for way in scan for path in way})
+            sources = sorted({str(path.source) for scan in routes[whole] for route in scan for path in route})
             reasons.setdefault(whole, f"it is only reachable from {', '.join(sources)}, which is only reachable from it")
             chosen[whole] = None
     return AccessPaths(chosen, reasons, tuple(chosen))
 
 
-def _cost(way: tuple[JoinPath, ...], parsed: ParsedQuery) -> tuple[int, int]:
+def _cost(route: tuple[JoinPath, ...], parsed: ParsedQuery) -> tuple[int, int]:
     """Return the cost to minimize: the number of sources that are lookups, then the negative number of compared columns."""
-    return sum(path.source not in parsed.drivers for path in way), -min((len(path.columns) for path in way), default=99)
+    return sum(path.source not in parsed.drivers for path in route), -min((len(path.columns) for path in route), default=99)

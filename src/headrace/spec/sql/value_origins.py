@@ -51,8 +51,8 @@ class OriginFinder:
         key = (id(relation), frozenset(names))
         if key not in self._known:
             is_union = isinstance(relation.expression, exp.Union)
-            ways = self._of_union(relation, names) if is_union else self._of_select(self.blocks.of(relation), names)
-            self._known[key] = list(islice(ways, _MOST))
+            traces = self._of_union(relation, names) if is_union else self._of_select(self.blocks.of(relation), names)
+            self._known[key] = list(islice(traces, _MOST))
         return self._known[key]
 
     def _of_union(self, scope: Scope, names: Sequence[str]) -> Iterator[Origins]:
@@ -63,8 +63,8 @@ class OriginFinder:
             for name in names:
                 if name in part_names:
                     renamed.setdefault(part_names[name], []).append(name)
-            ways = self.find(part, tuple(renamed)) if renamed else []
-            parts.append([_rename(way, renamed) for way in ways])
+            traces = self.find(part, tuple(renamed)) if renamed else []
+            parts.append([_rename(trace, renamed) for trace in traces])
         yield from _combine(parts) if parts and not scope.expression.args.get("by_name") else ()
 
     def _of_select(self, block: Block | None, names: Sequence[str]) -> Iterator[Origins]:
@@ -79,13 +79,13 @@ class OriginFinder:
             for column in block.with_twins(block.plain(block.outputs.get(name))):
                 carried.setdefault(column.alias, {}).setdefault(column.name, []).append(name)
         for alias, renamed in carried.items():
-            for way in self.find(block.relation(alias), tuple(renamed)):
-                yield _rename(way, renamed)
+            for trace in self.find(block.relation(alias), tuple(renamed)):
+                yield _rename(trace, renamed)
         for name, columns in picked.items():
             if columns and not block.plain(block.outputs.get(name)):
                 parts = [self.find(block.relation(column.alias), (column.name,)) for column in columns]
                 named = zip(columns, parts, strict=True)
-                yield from _combine([[_rename(way, {column.name: [name]}) for way in ways] for column, ways in named])
+                yield from _combine([[_rename(trace, {column.name: [name]}) for trace in traces] for column, traces in named])
 
 
 def picked_columns(block: Block, expression: exp.Expr | None) -> tuple[BlockColumn, ...] | None:
@@ -124,9 +124,9 @@ def output_names(scope: Scope) -> list[str]:
 
 
 def _combine(parts: Sequence[Sequence[Origins]]) -> Iterator[Origins]:
-    """Yield the combinations of one way per part, each as one way for all parts."""
-    for ways in product(*parts):
-        yield tuple(dict.fromkeys(origin for way in ways for origin in way))
+    """Yield the combinations of one trace per part, each as one trace for all parts."""
+    for traces in product(*parts):
+        yield tuple(dict.fromkeys(origin for trace in traces for origin in trace))
 
 
 def _rename(way: Origins, names: Mapping[str, Sequence[str]]) -> Origins:
