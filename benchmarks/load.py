@@ -94,8 +94,8 @@ def _ask_until(
     until: float,
 ) -> None:
     """Ask on every connection again and again; requests that are on their way at the end are waited for."""
-    for connection in opened:
-        connection.ask(request_of, next(names))
+    for idle in opened:
+        idle.ask(request_of, next(names))
     left = len(opened)
     while left:
         ready = selector.select(_PATIENCE_SECONDS)
