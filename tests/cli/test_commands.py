@@ -110,7 +110,7 @@ def test_check_reports_mistakes(tmp_path: Path) -> None:
     assert headrace(tmp_path, "land", "mine", "--once")[0] == 2
 
 
-def test_lineage(tmp_path: Path) -> None:
+def test_lineage_prints_expressions(tmp_path: Path) -> None:
     write_shop(tmp_path)
     code, output = headrace(tmp_path, "lineage", "shop", "by_country.total", "--json")
     assert code == 0
@@ -143,7 +143,7 @@ def test_lineage_loads_no_engine(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
-def test_export_dbt(tmp_path: Path) -> None:
+def test_export_dbt_writes_a_project(tmp_path: Path) -> None:
     write_shop(tmp_path)
     code, output = headrace(tmp_path, "export", "dbt", "shop")
     assert code == 0
@@ -156,7 +156,7 @@ def test_export_dbt(tmp_path: Path) -> None:
     assert "not empty" in output
 
 
-def test_export_airflow(tmp_path: Path) -> None:
+def test_export_airflow_writes_a_dag(tmp_path: Path) -> None:
     write_shop(tmp_path)
     code, output = headrace(tmp_path, "export", "airflow", "shop", "--schedule", "@hourly")
     assert (code, output.split(".")[0]) == (0, "dags/shop")
@@ -304,7 +304,7 @@ def test_layer_tables_without_expectations(here: Here, tmp_path: Path) -> None:
     assert here("quality", "mine") == (0, "mine has no expectations: none of its tables declares expect:\n")
 
 
-def test_doctor(tmp_path: Path) -> None:
+def test_doctor_checks_this_machine(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text('[local]\nspark.master = "local[1]"\n')
     code, output = headrace(tmp_path, "doctor", "--json", HEADRACE_BATCH_MAX_RECORDS="77")
     assert code == 0
@@ -343,7 +343,7 @@ def test_invalid_settings_file_is_an_error(tmp_path: Path, text: str, says: str)
     assert says in output
 
 
-def test_clean(tmp_path: Path) -> None:
+def test_clean_removes_state(tmp_path: Path) -> None:
     assert "nothing to remove" in headrace(tmp_path, "clean")[1]
     home = tmp_path / ".headrace"
     (home / "warehouse").mkdir(parents=True)

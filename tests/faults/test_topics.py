@@ -86,7 +86,7 @@ def send_transaction(lake: Lake, count: int, *, seed: int, commit: bool) -> tupl
     return sent, {(one.partition, one.offset): events[one.value] for one in sent}
 
 
-def test_aborted_transactions(lake: Lake, spark: SparkSession) -> None:
+def test_landing_skips_aborted_transactions(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=3)
     sent: list[Sent] = []
     good: Good = {}

@@ -203,7 +203,7 @@ def test_what_does_not_fit_is_refused(kind: str, text: str, reason: str) -> None
         ('"9999-12-31T23:59:59.999999Z"', "ms", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
     ],
 )
-def test_moments(text: str, unit: Any, moment: datetime) -> None:
+def test_decoder_reads_timestamps_of_each_unit(text: str, unit: Any, moment: datetime) -> None:
     assert field("TIMESTAMP", text, epoch_unit=unit) == moment
     assert field("TIMESTAMP_NTZ", text, epoch_unit=unit) == moment.replace(tzinfo=None)
 
@@ -231,7 +231,7 @@ def test_moments(text: str, unit: Any, moment: datetime) -> None:
         '"1771934400000"',
     ],
 )
-def test_bad_timestamps(text: str) -> None:
+def test_decoder_quarantines_bad_timestamps(text: str) -> None:
     assert refusal("TIMESTAMP", text).startswith("bad timestamp")
     assert refusal("TIMESTAMP_NTZ", text).startswith("bad timestamp")
     assert refusal("STRUCT<at: TIMESTAMP>", f'{{"at": {text}}}').startswith("bad timestamp")
@@ -301,7 +301,7 @@ def test_a_message_with_unnamed_fields_is_as_strict_about_integers() -> None:
     }
 
 
-def test_nested_values() -> None:
+def test_decoder_reads_nested_values() -> None:
     lists = "l ARRAY<ARRAY<INT>>, m MAP<STRING, ARRAY<STRUCT<d: DECIMAL(5,2), at: TIMESTAMP>>>"
     ddl = f"{lists}, s STRUCT<a: STRUCT<b: MAP<STRING, INT>>>"
     values: list[dict[str, Any]] = [

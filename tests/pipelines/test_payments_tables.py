@@ -200,7 +200,7 @@ def test_events_are_there_once_and_nothing_is_written_as_text(name: str, tables:
 
 
 @pytest.mark.spark
-def test_cleaned_charges(tables: Rows) -> None:
+def test_cleaned_charges_have_known_codes(tables: Rows) -> None:
     assert list(tables["payment_charges_cleaned"][0])[: len(REFERENCE_COLUMNS)] == REFERENCE_COLUMNS
     known = {country.alpha_2 for country in pycountry.countries}
     by_id = {row["event_id"]: row for row in tables["payment_charges_cleaned"]}

@@ -26,12 +26,12 @@ def settings(tmp_path: Path) -> Settings:
     return load_settings(flags={}, environ={}, folder=tmp_path)
 
 
-def test_never_started(settings: Settings) -> None:
+def test_status_is_stopped_before_the_first_start(settings: Settings) -> None:
     names = ("kafka", "postgres", "connect", "registry", "trino")
     assert list_services(settings) == tuple(ServiceStatus(name, "stopped") for name in names)
 
 
-def test_running(settings: Settings) -> None:
+def test_status_of_a_running_server_has_its_port(settings: Settings) -> None:
     write(settings, started=psutil.Process().create_time())
     status, *_ = list_services(settings)
     assert (status.state, status.pid, status.address) == ("running", os.getpid(), "127.0.0.1:9092")
@@ -40,7 +40,7 @@ def test_running(settings: Settings) -> None:
     assert status.memory_bytes > 1_000_000
 
 
-def test_starting(settings: Settings) -> None:
+def test_status_is_starting_until_the_server_answers(settings: Settings) -> None:
     write(settings, started=psutil.Process().create_time(), ready=False)
     assert list_services(settings)[0].state == "starting"
 

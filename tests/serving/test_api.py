@@ -197,7 +197,7 @@ def test_queries_wait_for_a_free_worker(shop: ShopLake) -> None:
     queries.close()
 
 
-def test_metrics(shop: ShopLake, client: TestClient) -> None:
+def test_metrics_report_every_table(shop: ShopLake, client: TestClient) -> None:
     shop.land(["a", "b"], bad=["no"])
     shop.build(["a"], failed=1)
     text = client.get("/metrics").text
@@ -231,7 +231,7 @@ def test_metrics(shop: ShopLake, client: TestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/room", "/sql", "/tables/raw.charges", "/login", "/static/room.js", "/static/plotly.min.js"]
 )
-def test_pages(client: TestClient, path: str) -> None:
+def test_pages_are_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 200
 
 

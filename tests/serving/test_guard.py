@@ -73,7 +73,7 @@ def test_web_sockets_of_a_local_server_are_closed_to_other_origins(shop: ShopLak
         assert socket.receive_text() == "hello"
 
 
-def test_a_login(locked: TestClient) -> None:
+def test_login_sets_a_session(locked: TestClient) -> None:
     answer = locked.get("/sql", headers=HTML)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=/sql")
     assert locked.get("/login?next=/sql").status_code == 200

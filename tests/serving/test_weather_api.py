@@ -73,7 +73,7 @@ def test_before_the_first_average(dsn: str, weather: TestClient) -> None:
     assert weather.get("/api/weather").json() == {"cities": [], "data": {}}
 
 
-def test_without_postgres(make_weather_app: Callable[..., FastAPI]) -> None:
+def test_weather_api_reports_a_missing_postgres(make_weather_app: Callable[..., FastAPI]) -> None:
     unreachable = "host=127.0.0.1 port=1 user=nobody dbname=nothing connect_timeout=1"
     for conninfo, what in ((None, "Postgres is not running"), (unreachable, "Postgres does not answer")):
         with TestClient(make_weather_app(lambda conninfo=conninfo: conninfo), base_url="http://127.0.0.1") as client:
