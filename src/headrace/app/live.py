@@ -13,6 +13,7 @@ from headrace.app.board import Board
 from headrace.app.live_builds import BuiltPipeline, LiveBuilds
 from headrace.app.mirroring import mirroring
 from headrace.app.publish_queue import PublishQueue, publish_queue
+from headrace.background import in_background
 from headrace.build.lake import Lake
 from headrace.errors import HeadraceError
 from headrace.garbage import collect_rarely, freeze_loaded
@@ -190,14 +191,10 @@ def builds(
             except BaseException as error:
                 fail(error)
 
-        thread = Thread(target=work, name="builds", daemon=True)
-        if parts:
-            thread.start()
-        try:
+        if not parts:
             yield live_builds
-        finally:
-            live_builds.end()
-            if parts:
-                thread.join()
+            return
+        with in_background(work, name="builds", end=live_builds.end):
+            yield live_builds
     if errors:
         raise errors[0]

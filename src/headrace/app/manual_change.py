@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 
 import pyarrow as pa
 
 from headrace.app.board import Board
 from headrace.app.live import land_and_build
+from headrace.background import in_background
 from headrace.errors import LandingError
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.servers.psql import run_statement
@@ -63,10 +65,5 @@ def change_by_hand(session: Session, by_hand: ByHand, *, board: Board) -> Manual
 @contextmanager
 def _live(session: Session, board: Board) -> Iterator[None]:
     stop = Event()
-    thread = Thread(target=land_and_build, args=(session,), kwargs={"stop": stop, "board": board}, name="live", daemon=True)
-    thread.start()
-    try:
+    with in_background(partial(land_and_build, session, stop=stop, board=board), name="live", end=stop.set):
         yield
-    finally:
-        stop.set()
-        thread.join()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 
 from headrace.app.waiting_requests import WaitingRequests
+from headrace.background import in_background
 from headrace.build.lake import Lake
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
@@ -89,10 +90,5 @@ def mirroring(lake: Lake, *, report: Report, failed: Callable[[BaseException], N
         except BaseException as error:
             failed(error)
 
-    thread = Thread(target=work, name=f"mirror {lake.pipeline.name}", daemon=True)
-    thread.start()
-    try:
+    with in_background(work, name=f"mirror {lake.pipeline.name}", end=worker.end):
         yield worker
-    finally:
-        worker.end()
-        thread.join()

@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Condition, Thread
+from threading import Condition
 from typing import TYPE_CHECKING
 
+from headrace.background import in_background
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.logs import PUBLISHING, log_failure
 from headrace.servers.embedded import Report
@@ -128,12 +129,7 @@ def publish_queue(
             failed()
             log_failure(_LOG, publisher.settings, PUBLISHING, "publishing has ended", error, pipeline=publisher.pipeline.name)
 
-    thread = Thread(target=work, name="publishing", daemon=True)
-    thread.start()
-    try:
+    with in_background(work, name="publishing", end=queue.end):
         yield queue
-    finally:
-        queue.end()
-        thread.join()
     if errors:
         raise errors[0]

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 
+from headrace.background import in_background
 from headrace.errors import HeadraceError, RetryableError, ServiceError, SpecError, UnavailableError
 from headrace.http.client import split_login
 from headrace.kafka.client import KafkaServers
@@ -235,13 +237,8 @@ def capturing(settings: Settings, pipeline: Pipeline, *, report: Report) -> Iter
     with capture_session(settings, pipeline, report=report) as session:
         session.register()
         stop = Event()
-        thread = Thread(target=_check_repeatedly, args=(session, stop), name="capture", daemon=True)
-        thread.start()
-        try:
+        with in_background(partial(_check_repeatedly, session, stop), name="capture", end=stop.set):
             yield session
-        finally:
-            stop.set()
-            thread.join()
 
 
 def capture_of(pipeline: Pipeline) -> Capture:

@@ -6,9 +6,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from threading import Event, Lock, Thread
+from functools import partial
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
+from headrace.background import in_background
 from headrace.errors import LockedError, UnavailableError
 from headrace.iceberg.catalog.outages import translate_outages
 from headrace.iceberg.catalog.spark import open_spark_catalog
@@ -61,13 +63,8 @@ def maintained(
     context = MaintenanceContext(
         settings, open_catalog(settings), gate.turn, stop, most_bytes=settings.maintain_target_file_mb * _MB
     )
-    thread = Thread(target=_follow, args=(spark, context, pipelines, gate, report), name="maintenance", daemon=True)
-    thread.start()
-    try:
+    with in_background(partial(_follow, spark, context, pipelines, gate, report), name="maintenance", end=stop.set):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _follow(
