@@ -111,12 +111,15 @@ def test_modules_have_no_retired_names() -> None:
 
 def test_texts_have_no_retired_phrases() -> None:
     texts = dict(_files("src", "tests", "benchmarks", "scripts", suffixes=SUFFIXES))
-    texts |= {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CHANGELOG.md")}
-    phrases = {path: retired for path, text in texts.items() if (retired := retired_phrases(text))}
-    phrases |= {
-        path: retired for path, text in _files("docs", suffixes={".md"}) if (retired := retired_phrases(text, in_docs=True))
-    }
-    assert phrases == {}, "write these in the words of docs/reference/glossary.md"
+    texts |= {"CHANGELOG.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")}
+    assert {path: retired for path, text in texts.items() if (retired := retired_phrases(text))} == {}
+
+
+def test_docs_read_easily() -> None:
+    texts = dict(_files("docs", "src/headrace/pipelines", suffixes={".md"}))
+    texts |= {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    phrases = {path: retired for path, text in texts.items() if (retired := retired_phrases(text, in_docs=True))}
+    assert phrases == {}, "write a short sentence with a concrete subject"
 
 
 def test_help_has_no_retired_phrases() -> None:

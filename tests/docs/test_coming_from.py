@@ -38,7 +38,7 @@ def rows_of(page: str) -> list[tuple[str, str]]:
 @cache
 def ports() -> frozenset[str]:
     """Return the ports of the embedded servers, of the pipelines and of the compose file."""
-    files = [ROOT / "compose.yaml", *BUILT_IN.glob("*/pipeline.yml"), PACKAGE / "cli" / "commands" / "asking.py"]
+    files = [ROOT / "compose.yaml", *BUILT_IN.glob("*/pipeline.yml"), PACKAGE / "cli" / "commands" / "queries.py"]
     defaults = {str(spec.default) for spec in SETTING_SPECS if spec.name.endswith(".port")}
     return frozenset(defaults | {port for file in files for port in re.findall(r"\d{4,5}", file.read_text(encoding="utf-8"))})
 
