@@ -1,4 +1,4 @@
-"""The current and the withdrawn currencies of ISO 4217, and the units that amounts are counted in."""
+"""The currencies of ISO 4217, those of today and those that it has dropped, and the units that amounts are counted in."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def iso_currencies(spark: SparkSession) -> DataFrame:
     for line in DROPPED.splitlines():
         code, number, year, title = line.split(" ", 3)
         currencies[code] = (number if number.isdigit() else None, title, int(year))
-    currencies |= {currency.alpha_3: (currency.numeric, currency.name, None) for currency in pycountry.currencies}
+    currencies |= {each.alpha_3: (each.numeric, each.name, None) for each in pycountry.currencies}
     rows = []
     for code, (numeric, name, withdrawn) in sorted(currencies.items()):
         decimals = DECIMALS.get(code, 2)

@@ -11,5 +11,5 @@ from headrace import table
 @table(kind="full")
 def iso_countries(spark: SparkSession) -> DataFrame:
     """Every country that ISO 3166-1 names today, with its codes of two letters, three letters and three digits."""
-    rows = [(country.alpha_2, country.alpha_3, country.name, country.numeric) for country in pycountry.countries]
+    rows = [(each.alpha_2, each.alpha_3, each.name, each.numeric) for each in pycountry.countries]
     return spark.createDataFrame(sorted(rows), "alpha_2 STRING, alpha_3 STRING, name STRING, numeric STRING")

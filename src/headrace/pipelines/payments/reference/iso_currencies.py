@@ -11,5 +11,5 @@ from headrace import table
 @table(kind="full")
 def iso_currencies(spark: SparkSession) -> DataFrame:
     """Every currency that ISO 4217 names today, with its codes of three letters and three digits."""
-    rows = [(currency.alpha_3, currency.numeric, currency.name) for currency in pycountry.currencies]
+    rows = [(each.alpha_3, each.numeric, each.name) for each in pycountry.currencies]
     return spark.createDataFrame(sorted(rows), "code STRING, numeric STRING, name STRING")
