@@ -167,16 +167,16 @@ def python_page() -> str:
         "`import headrace` loads no engine: Spark, Arrow and DuckDB are imported by the first call that needs them. "
         "[Use Headrace from Python](../how-to/python.md) shows how.",
         _function("headrace.open", headrace.open, level=2),
-        *(_class(f"headrace.{each.__name__}", each) for each in used),
+        *(_class(f"headrace.{class_.__name__}", class_) for class_ in used),
         "## Results of `quality`, `verify` and `status`",
-        *(_class(each.__name__, each, level=3) for each in returned),
+        *(_class(class_.__name__, class_, level=3) for class_ in returned),
         "## Errors",
         f"All are in `headrace.errors`.\n\n```text\n{_tree(errors)}\n```",
         "## Tests of tables",
         _class("headrace.testing.TableTest", TableTest, level=3),
         "## Python files of a pipeline",
-        *(_function(f"headrace.{each.__name__}", each, level=3) for each in decorators),
-        *(_class(f"headrace.{each.__name__}", each, level=3) for each in classes if each not in used),
+        *(_function(f"headrace.{decorator.__name__}", decorator, level=3) for decorator in decorators),
+        *(_class(f"headrace.{class_.__name__}", class_, level=3) for class_ in classes if class_ not in used),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -214,7 +214,7 @@ def _signature(name: str, function: Any) -> str:
     own = [parameter for parameter in shown if parameter != "self"]
     returns = "" if signature.return_annotation is signature.empty else f" -> {signature.return_annotation}"
     line = f"{name}({', '.join(own)}){returns}"
-    return line if len(line) <= 110 else f"{name}(\n" + "".join(f"    {each},\n" for each in own) + f"){returns}"
+    return line if len(line) <= 110 else f"{name}(\n" + "".join(f"    {parameter},\n" for parameter in own) + f"){returns}"
 
 
 def _sentence(member: Any) -> str:

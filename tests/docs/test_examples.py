@@ -1,4 +1,4 @@
-"""The examples of the guides, landed and built: their rows are those that the pages promise."""
+"""The examples of the guides, landed and built: their rows are the ones that the pages show."""
 
 from __future__ import annotations
 

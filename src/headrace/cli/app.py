@@ -132,7 +132,7 @@ def _note_interrupts() -> Event:
 
 
 def _log_end(error: Exception, *, level: int) -> None:
-    """Log why a command ends; people are told on the terminal. Before logging is set up there is nowhere to log to."""
+    """Log why a command ends; the terminal shows it to people. Logs nothing before logging is set up."""
     if is_logging():
         log_trace(_LOG, "the command failed", error, level=level)
 
