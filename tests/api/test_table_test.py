@@ -93,7 +93,7 @@ def test_mistakes_of_a_test_are_named(shop: Path) -> None:
             orders.build({}, removed={"raw.orders": [{"order_id": "a"}]})
         with pytest.raises(SpecError, match=r"rows of raw\.orders: null in a required field.*order_id.*\n.*NOT NULL"):
             orders.build({"raw.orders": [{"amount": "1.00"}]})
-    with pytest.raises(SpecError, match="there is no table"):
+    with pytest.raises(SpecError, match="not found: table"):
         TableTest(shop, "orderz")
 
 
