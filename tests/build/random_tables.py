@@ -34,7 +34,7 @@ def append(random: Random, name: str, relations: Sequence[Relation]) -> Table | 
         lookup = random.choice(lookups)
         source = with_joins(random, source, [lookup], most=1, unique=True, kinds=("LEFT", "INNER"))
         if lookup.kind != "full" and f"pond.{lookup.name} " in source.text:
-            lines = [f"rebuild_on: {{layer_lake.{lookup.name}: all}}"]
+            lines = [f"rebuild_on: {{pond.{lookup.name}: all}}"]
     grows = not lines and "\n" not in source.text
     columns = select(random, source, [(f"d.{field.name}", field) for field in driver.fields if field.type != "map"][:5])
     if chance(random, 0.2):
@@ -128,7 +128,7 @@ def python(random: Random, name: str, relations: Sequence[Relation]) -> Table | 
             parameters += f", {lookup.name}: DataFrame"
             joined += f'.join({lookup.name}.select("{group.name}", F.lit(1).alias("is_there")), "{group.name}", "left")'
             totals += ', F.max("is_there").alias("is_there")'
-            options += f', rebuild_on={{"layer_lake.{lookup.name}": ["{group.name}"]}}'
+            options += f', rebuild_on={{"pond.{lookup.name}": ["{group.name}"]}}'
         body = f'{joined}.groupBy("{group.name}").agg({totals})'
         fields = (group, Field("total", "long", "total"), Field("numbers", "long", "count"))
         relation = Relation(name, "aggregate", fields, (group.name,), weight=0)
