@@ -77,6 +77,9 @@ def start_spark(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from headrace.spark.java_objects import release_java_objects_at_once
+
+    release_java_objects_at_once()
     settings.logs.mkdir(parents=True, exist_ok=True)
     logging.getLogger("SQLQueryContextLogger").setLevel(
         logging.CRITICAL
