@@ -22,7 +22,7 @@ from tests.programs.stacked import running_stack
 from tests.support.lake import Lake
 from tests.support.waiting import wait_until
 
-EVENTS, ROUNDS = 200, 4
+EVENTS, ROUNDS = 10_000, 4
 LANDED, BUILT = TableName.parse("secured.events"), TableName.parse("staging.latest_events")
 SERVERS = (kafka.BROKER, postgres.SERVER, object_store.SERVER, rest_catalog.SERVER)
 
@@ -96,6 +96,7 @@ def test_a_pipeline_lands_and_builds_while_tokens_end(tmp_path: Path) -> None:
             "AWS_ACCESS_KEY_ID": keys.access_key,
             "AWS_SECRET_ACCESS_KEY": keys.secret_key,
             "HEADRACE_SPARK_MASTER": "local[2]",
+            "HEADRACE_BUILD_CACHE_MB": "1",  # builds scan with Spark, and Java's client commits them
         }
         with token_proxy(catalog.url, told_seconds=4, slack_seconds=3.0) as proxy:
             run_while_tokens_end(Lake(tmp_path / "work", stack.servers, "oauth2-input"), proxy, {**environ, **proxy.environ})
