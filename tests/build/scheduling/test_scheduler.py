@@ -485,13 +485,19 @@ def test_one_other_build_runs_at_most_while_a_table_with_a_short_lag_is_late() -
     assert clock.start() == ["other"]
 
 
-def test_other_builds_rest_while_a_table_with_a_short_lag_is_late() -> None:
+def side_build_beside_a_late_one() -> Clock:
+    """Return a clock at which `base`, which a mart with a short lag is built from, is late, and `side` is built beside it."""
     clock = Clock(table("side", "x"), table("base", "raw"), table("mart", "base", lag=0.0))
     clock.land("raw")
     assert clock.start() == ["base"]
     clock.wait(6)
     clock.land("x")
     assert clock.start() == ["side"]
+    return clock
+
+
+def test_other_builds_rest_while_a_table_with_a_short_lag_is_late() -> None:
+    clock = side_build_beside_a_late_one()
     clock.wait(2)
     clock.end("side", seconds=2.0)
     clock.land("x")
@@ -504,12 +510,7 @@ def test_other_builds_rest_while_a_table_with_a_short_lag_is_late() -> None:
 
 
 def test_other_builds_go_on_after_their_rest() -> None:
-    clock = Clock(table("side", "x"), table("base", "raw"), table("mart", "base", lag=0.0))
-    clock.land("raw")
-    assert clock.start() == ["base"]
-    clock.wait(6)
-    clock.land("x")
-    assert clock.start() == ["side"]
+    clock = side_build_beside_a_late_one()
     clock.wait(1)
     clock.end("side", seconds=1.0)
     clock.land("x")
