@@ -58,14 +58,14 @@ def expected_customers(raw: Iterable[Row]) -> list[Row]:
     versions: list[Row] = []
     for _, group in groupby(sorted(moments, key=lambda row: row["customerId"]), key=lambda row: row["customerId"]):
         ordered = sorted(group, key=lambda row: _order(row["updated_at"]))
-        versions = [
+        changes = [
             row
             for before, row in zip([None, *ordered], ordered, strict=False)
             if before is None
             or _is_deleted(row)
             or (before["country"], _is_deleted(before)) != (row["country"], _is_deleted(row))
         ]
-        for row, after in zip(versions, [*versions[1:], None], strict=True):
+        for row, after in zip(changes, [*changes[1:], None], strict=True):
             ends = after["updated_at"] if after else None
             versions.append(row | {"valid_from": row["updated_at"], "valid_to": ends, "is_current": after is None})
     return [row for row in versions if not _is_deleted(row)]
