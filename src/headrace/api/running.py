@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
+
+from headrace.background import in_background
 
 if TYPE_CHECKING:
     from headrace.app.display import Display
@@ -58,12 +60,7 @@ def run_pipelines(settings: Settings, pipelines: Sequence[Pipeline], *, display:
             finally:
                 run._ended.set()
 
-        thread = Thread(target=work, name="run", daemon=True)
-        thread.start()
-        try:
+        with in_background(work, name="run", end=stop.set):
             yield run
-        finally:
-            stop.set()
-            thread.join()
     for error in (*errors, *failed):
         raise error
