@@ -20,7 +20,12 @@ def handler() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "error", [Py4JError("An error occurred while calling o12.sql"), ServiceError("Spark ended", where="", next_step="")]
+    "error",
+    [
+        Py4JError("An error occurred while calling o12.sql"),
+        ServiceError("Spark ended", where="", next_step=""),
+        OSError(9, "Bad file descriptor"),
+    ],
 )
 def test_main_interrupted_within_a_call_to_java(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -106,6 +106,8 @@ def main() -> None:
         home = home_settings().home
         if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
             _log_end(error, level=logging.ERROR)
+            if interrupts.is_set():
+                sys.exit(_INTERRUPTED)
             raise
         what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
         err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)

@@ -170,7 +170,7 @@ def explain_end(logs: Path) -> ServiceError:
 
 def _is_not_an_interrupt(record: logging.LogRecord) -> bool:
     """Return False for the traceback that py4j logs when Ctrl-C interrupts a call to Java."""
-    return "KeyboardInterrupt" not in record.getMessage()
+    return "KeyboardInterrupt" not in str(record.msg)
 
 
 @contextmanager
