@@ -17,7 +17,7 @@ from headrace.spec.sql.queries import parse_query
 from tests.spec.random_queries import COLUMNS, KNOWN, SEEDS, Database, Lake, Row, Rows, lakes, queries
 
 PLACE = Place("random.sql", "random")
-EXAMPLES = 150
+EXAMPLES = 300
 LAKES = 4
 _seen: Counter[str] = Counter()
 
@@ -98,6 +98,9 @@ def test_key_paths_reach_every_needed_row(database: Database, query: str, lake: 
 
 
 def test_random_queries_cover_every_construct() -> None:
-    """Check the coverage of the random queries. Runs after the tests above, which count what they generate."""
+    """Check the coverage of the random queries. Runs after the tests above, which count what they generate.
+
+    Hypothesis draws other queries when other modules are loaded, so the bars are well below what EXAMPLES gives.
+    """
     enough = {"followed": 40, "whole": 40, "chained": 8, "several": 8, "cut": 60, "mixed": 20, "by_key": 20, "keys_cut": 15}
     assert {name: _seen[name] for name, least in enough.items() if _seen[name] < least} == {}, _seen
