@@ -32,7 +32,7 @@ NAMES = (
         "Known",
     ),
     *("Way", "ways", "landed_aside", "place_few", "place_many", "work_of", "whole_work", "untold", "carry", "each"),
-    *("meant", "reach", "settle", "kept", "told", "pond", "shelf", "club", "dying", "anew"),
+    *("meant", "reach", "settle", "kept", "told", "mended", "pond", "shelf", "club", "dying", "anew"),
 )
 """Names that must not be used for variables, functions, classes, parameters or fields, with and without leading underscores."""
 
@@ -46,7 +46,10 @@ ALLOWED_NAMES = {
     "src/headrace/operations/replay/compare.py": {"kept"},  # a count in the output of `replay --json`
 }
 
-MODULES = ("words", "proving", "by_hand", "comparing", "away", "asking", "test_looking", "test_glance", "utils", "helpers")
+MODULES = (
+    *("words", "proving", "by_hand", "comparing", "away", "asking", "mended", "mending", "test_looking", "test_glance"),
+    *("utils", "helpers"),
+)
 
 PHRASES = (
     *("gives back", "hold the lake against", "held against", "hold against", "what became of", "becomes of", "who looks"),

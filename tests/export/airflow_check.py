@@ -2,7 +2,7 @@
 
 One DAG is of a pipeline that comes with Headrace, on its sample: it must end well, with the rows that are expected. The data of
 the second breaks a table: its task must be tried again and fail, what reads it must not run, and all else must be built. The
-pipeline of the third is gone, which no retry mends, so nothing of it may be tried again.
+pipeline of the third is gone, which no retry repairs, so nothing of it may be tried again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One file is of a pipeline that comes with Headrace, on its sample: the sensor se
 the rows that are expected, the partitions that the tables have, and checks that say what the builds found. The sensor then asks
 for nothing until something lands, and for a run when it has; that run is ended in the middle, and its command with it. The data
 of the second pipeline breaks a table: it must be tried again and fail, its check with it, what reads it must not run, and all
-else must be built. The pipeline of the third is gone, which no retry mends, so nothing of it may be tried again; its schedule
+else must be built. The pipeline of the third is gone, which no retry repairs, so nothing of it may be tried again; its schedule
 runs it.
 """
 

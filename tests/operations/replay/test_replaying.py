@@ -30,7 +30,7 @@ from headrace.landing.topic_choice import ReplacedTopic
 from headrace.operations.replay import replaying
 from headrace.operations.replay.choice import ReplayRequest
 from headrace.operations.replay.compare import Counts
-from headrace.operations.replay.mending import export_refused, read_mended
+from headrace.operations.replay.refused_messages import export_refused, read_edited
 from headrace.sessions import retry_policy as retry_module
 from headrace.sessions.landing import Session, land
 from headrace.sessions.retry_policy import RetryPolicy
@@ -217,17 +217,17 @@ def test_replay_recovers_refused_messages_edited_by_hand(lake: Lake, spark: Spar
     )
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["text"] for line in lines] == ["{broken", "{hopeless"]
-    lines[0] = {name: lines[0][name] for name in ("stream", "partition", "offset")} | {"event": {"id": "mended", "n": 3}}
+    lines[0] = {name: lines[0][name] for name in ("stream", "partition", "offset")} | {"event": {"id": "edited", "n": 3}}
     path.write_text("\n".join(json.dumps(line) for line in lines))
-    mended = read_mended(replay_lake.pipeline, path)
-    done = replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
+    edited = read_edited(replay_lake.pipeline, path)
+    done = replay_lake.replay(ReplayRequest(quarantined=True, edited=edited))
     assert [stream.counts for stream in done.streams] == [Counts(recovered=1, still_refused=1)]
     replay_lake.check(landed=3, refused=2)
-    (row,) = [row for row in replay_lake.lake.rows("raw.things") if row["id"] == "mended"]
+    (row,) = [row for row in replay_lake.lake.rows("raw.things") if row["id"] == "edited"]
     assert (row["kafka_partition"], row["kafka_offset"], row["kafka_timestamp"]) == (0, 1, hours(2))
-    assert "mended" in {row["id"] for row in replay_lake.rows("staging.latest", "id")}
+    assert "edited" in {row["id"] for row in replay_lake.rows("staging.latest", "id")}
     with pytest.raises(LandingError, match="no message at partition 0, offset 1"):
-        replay_lake.replay(ReplayRequest(quarantined=True, mended=mended))
+        replay_lake.replay(ReplayRequest(quarantined=True, edited=edited))
 
     window = replay_lake.replay(ReplayRequest(Window(hours(0), None)))
     assert [stream.counts for stream in window.streams] == [Counts(unchanged=2, kept=1, still_refused=2)]

@@ -52,7 +52,7 @@ def replay(
     from headrace.cli.render.replay import show_replayed
     from headrace.iceberg.ledgers.replay import Window
     from headrace.operations.replay.choice import ReplayRequest
-    from headrace.operations.replay.mending import export_refused, read_mended
+    from headrace.operations.replay.refused_messages import export_refused, read_edited
     from headrace.operations.replay.replaying import replay as replay_pipeline
     from headrace.operations.replay.replaying import replaying_session
     from headrace.sessions.publishing import publishing
@@ -61,7 +61,7 @@ def replay(
     _check(since, until, from_raw=from_raw, quarantined=quarantined, narrowed=any((reason, export, from_file)))
     settings, loaded = settings_here(), load(pipeline)
     window = None if since is None else Window(_utc(since), None if until is None else _utc(until))
-    request = ReplayRequest(window, quarantined, table, reason, read_mended(loaded, from_file) if from_file else None)
+    request = ReplayRequest(window, quarantined, table, reason, read_edited(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(say)
     if export:
         tell(f"Wrote {export_refused(settings, loaded, request, export):,} messages to {export}")

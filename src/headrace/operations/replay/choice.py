@@ -18,7 +18,7 @@ class ReplayRequest:
     """The request of a replay: with `window`, read messages from Kafka again; with `quarantined`, decode refused messages
     again; with neither, rebuild layer tables from the raw tables.
 
-    `reason` selects refused messages whose reason contains it. `mended` selects the messages that were edited by hand, and has
+    `reason` selects refused messages whose reason contains it. `edited` selects the messages that were edited by hand, and has
     their bytes by stream and coordinates.
     """
 
@@ -26,7 +26,7 @@ class ReplayRequest:
     quarantined: bool = False
     table: str | None = None
     reason: str | None = None
-    mended: Mapping[str, Mapping[Coordinates, bytes]] | None = None
+    edited: Mapping[str, Mapping[Coordinates, bytes]] | None = None
 
 
 @dataclass(frozen=True)

@@ -23,21 +23,21 @@ def decode_again(
     target: Target,
     rows: pa.Table,
     *,
-    mended: Mapping[Coordinates, bytes] | None = None,
+    edited: Mapping[Coordinates, bytes] | None = None,
     registry_url: str = "",
 ) -> tuple[Target, Staged]:
     """Decode refused messages again. Return the target, whose table may have new columns, and the result.
 
-    `mended` has edited bytes for some messages. Files are written to the scratch folder; no table refers to them.
+    `edited` has edited bytes for some messages. Files are written to the scratch folder; no table refers to them.
     """
     while True:
         try:
-            return target, _decode(target, rows, mended or {}, registry_url)
+            return target, _decode(target, rows, edited or {}, registry_url)
         except GrowthError as growth:
             target = grow_target(catalog, target, growth.columns)
 
 
-def _decode(target: Target, rows: pa.Table, mended: Mapping[Coordinates, bytes], registry_url: str) -> Staged:
+def _decode(target: Target, rows: pa.Table, edited: Mapping[Coordinates, bytes], registry_url: str) -> Staged:
     form = TableFormat(target.table.schema(), target.table.spec())
     bad_form = TableFormat(target.quarantine.schema(), PartitionSpec())
     decoder = decoder_of(target.stream, form.arrow_schema, registry_url=registry_url)
@@ -45,7 +45,7 @@ def _decode(target: Target, rows: pa.Table, mended: Mapping[Coordinates, bytes],
     good = TableFiles(form, folder=f"{target.scratch}/rows", name="again", storage=storage)
     bad = TableFiles(bad_form, folder=f"{target.scratch}/refused", name="again", storage=storage)
     try:
-        for messages in _messages(rows, mended, most=CHUNK_ROWS[target.stream.format]):
+        for messages in _messages(rows, edited, most=CHUNK_ROWS[target.stream.format]):
             _take(target, messages, decoder, good, bad, form=form, bad_form=bad_form)
     except BaseException:
         good.abort()
@@ -75,7 +75,7 @@ def _take(
         bad.write(refused)
 
 
-def _messages(rows: pa.Table, mended: Mapping[Coordinates, bytes], *, most: int) -> Iterator[Messages]:
+def _messages(rows: pa.Table, edited: Mapping[Coordinates, bytes], *, most: int) -> Iterator[Messages]:
     """Yield refused rows as messages, grouped by topic."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
@@ -83,7 +83,7 @@ def _messages(rows: pa.Table, mended: Mapping[Coordinates, bytes], *, most: int)
         for chunk in part.iter_slices(most):
             part_rows = chunk.to_arrow()
             original: list[bytes | None] = chunk["original_bytes"].to_list()
-            values = [mended.get(at, value) for at, value in zip(coordinates(part_rows), original, strict=True)]
+            values = [edited.get(at, value) for at, value in zip(coordinates(part_rows), original, strict=True)]
             places = pa.table(
                 {
                     "partition": part_rows["partition"].cast(pa.int32()),

@@ -39,8 +39,8 @@ from headrace.landing.commit_log import log_files
 from headrace.operations.replay.choice import ReplayRequest, choose, dependents
 from headrace.operations.replay.compare import Counts, ExcludedMessages, ReplayDiff, compare, find_held
 from headrace.operations.replay.decode_again import decode_again
-from headrace.operations.replay.mending import check_mended, select_refused
 from headrace.operations.replay.ranges import find_ranges
+from headrace.operations.replay.refused_messages import check_edited, select_refused
 from headrace.operations.replay.reread import Kafka, reread
 from headrace.operations.replay.settling import refused_after
 from headrace.operations.replay.target import (
@@ -149,7 +149,7 @@ def replay(
     """
     lake = session.lake
     scope = choose(lake.pipeline, request)
-    check_mended(lake.pipeline, scope, request)
+    check_edited(lake.pipeline, scope, request)
     refresh = {table.table for table in scope.tables}
     if request.quarantined:
         refresh &= retry(lambda: _refused_by_tables(lake, request), retry_policy)
@@ -210,7 +210,7 @@ def _commit(
 
     def try_commit(stream: _Prepared) -> FilesMovedError | OutdatedError | None:
         try:
-            _replace_rows(lake, stream, same_bytes=request.mended is None)
+            _replace_rows(lake, stream, same_bytes=request.edited is None)
         except (FilesMovedError, OutdatedError) as error:  # returned, because it is no outage that a retry would wait for
             return error
         return None
@@ -230,9 +230,9 @@ def _read(session: ReplaySession, target: Target, request: ReplayRequest) -> tup
     """Step 2. Return the target and the messages that were read again."""
     lake = session.lake
     if request.window is None:
-        mended = None if request.mended is None else request.mended.get(target.label, {})
+        edited = None if request.edited is None else request.edited.get(target.label, {})
         rows = select_refused(target, request)
-        return decode_again(lake.catalog, target, rows, mended=mended, registry_url=session.registry_url)
+        return decode_again(lake.catalog, target, rows, edited=edited, registry_url=session.registry_url)
     held = find_held(_session_for(lake, count_rows(target.table)), target)
     assert session.servers is not None
     ranges = find_ranges(admin_client(session.servers), target, held)
@@ -302,7 +302,7 @@ def _excluded_messages(lake: Lake, label: str) -> ExcludedMessages:
 def _refused_by_tables(lake: Lake, request: ReplayRequest) -> frozenset[TableName]:
     """Return the layer tables that refused rows for the request's reason; none if messages were edited by hand."""
     quarantine = load_table(lake.catalog, QUARANTINE)
-    if quarantine is None or request.mended is not None:
+    if quarantine is None or request.edited is not None:
         return frozenset()
     names = set()
     for table in lake.pipeline.tables:

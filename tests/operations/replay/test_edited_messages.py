@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import SettingsError
-from headrace.operations.replay.mended import read_lines, to_lines
+from headrace.operations.replay.edited_messages import read_lines, to_lines
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -67,7 +67,7 @@ def test_read_lines_encodes_an_event_in_the_streams_format(tmp_path: Path) -> No
 def test_read_lines_names_an_invalid_line(tmp_path: Path, line: str, says: str) -> None:
     good = '{"stream": "s", "partition": 0, "offset": 0, "text": ""}'
     with pytest.raises(SettingsError, match=says) as error:
-        read(tmp_path / "mended.jsonl", good, line)
-    assert error.value.where.endswith("mended.jsonl:2")
+        read(tmp_path / "edited.jsonl", good, line)
+    assert error.value.where.endswith("edited.jsonl:2")
     with pytest.raises(SettingsError, match="twice"):
-        read(tmp_path / "mended.jsonl", good, good)
+        read(tmp_path / "edited.jsonl", good, good)

@@ -11,7 +11,7 @@ from headrace.errors import LandingError, SettingsError
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.iceberg.ledgers.replay import Window
 from headrace.operations.replay.choice import ReplayRequest, ReplayScope, choose
-from headrace.operations.replay.mended import read_lines, to_lines
+from headrace.operations.replay.edited_messages import read_lines, to_lines
 from headrace.operations.replay.target import Coordinates, Target, coordinates, plan_target
 from headrace.settings import Settings
 from headrace.sources.encode import encoder_of
@@ -29,7 +29,7 @@ def export_refused(settings: Settings, pipeline: Pipeline, request: ReplayReques
     return len(lines)
 
 
-def read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, bytes]]:
+def read_edited(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, bytes]]:
     """Return the bytes of messages that were edited by hand, by stream."""
     streams = {f"{pipeline.name}.{stream.name}": stream for stream in pipeline.streams if stream.format != "debezium"}
 
@@ -41,10 +41,10 @@ def read_mended(pipeline: Pipeline, path: Path) -> dict[str, dict[Coordinates, b
     return read_lines(path, encode=encode)
 
 
-def check_mended(pipeline: Pipeline, scope: ReplayScope, request: ReplayRequest) -> None:
+def check_edited(pipeline: Pipeline, scope: ReplayScope, request: ReplayRequest) -> None:
     """Raise a SettingsError for edited messages outside the scope, such as refused rows of a layer table."""
     known = {f"{pipeline.name}.{stream.name}" for stream in scope.streams}
-    for label in sorted((request.mended or {}).keys() - known):
+    for label in sorted((request.edited or {}).keys() - known):
         is_built = label in {str(table.table) for table in pipeline.tables}
         raise SettingsError(
             "rows of a layer table are computed from its inputs and can't be edited"
@@ -60,11 +60,11 @@ def select_refused(target: Target, request: ReplayRequest) -> pa.Table:
     rows = target.quarantined_rows()
     if request.reason is not None:
         rows = rows.filter(pa.array([request.reason in (reason or "") for reason in rows["reason"].to_pylist()], pa.bool_()))
-    if request.mended is None:
+    if request.edited is None:
         return rows
-    mended = request.mended.get(target.label, {})
+    edited = request.edited.get(target.label, {})
     places = coordinates(rows)
-    unknown = sorted(mended.keys() - set(places))
+    unknown = sorted(edited.keys() - set(places))
     if unknown:
         partition, offset = unknown[0]
         raise LandingError(
@@ -73,4 +73,4 @@ def select_refused(target: Target, request: ReplayRequest) -> pa.Table:
             next_step="Nothing was changed. It may have been replayed already. List the quarantined messages: "
             f"headrace replay {target.label.split('.')[0]} --quarantined --dry-run",
         )
-    return rows.filter(pa.array([at in mended for at in places], pa.bool_()))
+    return rows.filter(pa.array([at in edited for at in places], pa.bool_()))
