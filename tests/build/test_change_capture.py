@@ -208,6 +208,21 @@ def test_value_that_no_event_contains_is_null_and_counted(spark: SparkSession, t
     assert bodies(layer_lake) == {1: None, 2: "short"}
 
 
+def test_delete_resets_values_that_it_omits(spark: SparkSession, tmp_path: Path) -> None:
+    layer_lake = LayerLake(tmp_path, spark, TABLES)
+    delete = Change("d", 15, 1, 1, "x", omitted=("body", "size"))
+    layer_lake.land([Change("c", 10, 0, 1, "x", "long", 1), delete, Change("u", 20, 2, 1, "y", omitted=("body", "size"))])
+    layer_lake.build()
+    assert bodies(layer_lake) == {1: None}
+    assert unknown(layer_lake, "current") == unknown(layer_lake, "history") == 1
+    at_once = rows_of(layer_lake)
+    layer_lake.land([delete])
+    layer_lake.build()
+    assert_same(rows_of(layer_lake), at_once)
+    layer_lake.build(full_refresh=True)
+    assert_same(rows_of(layer_lake), at_once)
+
+
 def test_new_snapshot_removes_missing_rows(spark: SparkSession, tmp_path: Path) -> None:
     """The events of a snapshot have one sequence, and come in any order; older ones that come later are gone as well."""
     tracked = TABLES["a/history.sql"].replace("valid_from: at", "valid_from: at\ntrack_history_except_column_list: [size]")

@@ -56,6 +56,7 @@ def carry_values(table: LayerTable, events: DataFrame) -> DataFrame:
     """
     names = _data_columns(table, events)
     events = events.withColumn(ORDER, event_order(events, sequence_by=table.sequence_by))
+    events = events.withColumn(OMITTED, F.when(~F.col(DELETED), F.col(OMITTED)))  # a delete resets even what it omits
     keys = [named(key) for key in table.keys]
     epoch = [F.col(EPOCH)["at"]] if EPOCH in events.columns else []
     window = Window.partitionBy(*keys, *epoch).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
