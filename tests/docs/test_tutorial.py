@@ -89,6 +89,7 @@ def test_the_tutorial_works_word_for_word(reader: Reader) -> None:
             assert missing_lines(block.text, output) == [], f"{block} is not what the command before it prints:\n{output}"
         elif block.language == "bash" and not block.marked("not run"):
             output = reader.follow(block)
+            assert "panicked at" not in output, f"{block} shows a panic of Rust:\n{output}"
     assert undocumented(reader.folder / ".headrace") == []
 
 

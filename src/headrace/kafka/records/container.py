@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterable
+from tempfile import TemporaryFile
+from threading import Lock
 
 import polars as pl
 import pyarrow as pa
@@ -11,6 +15,8 @@ REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowExce
 """Errors that a damaged block, or a value that does not fit its type, may raise."""
 
 _SYNC = bytes(range(16))
+_STDERR = 2
+_STDERR_LOCK = Lock()
 
 
 def container_header(avro_schema: str) -> bytes:
@@ -24,6 +30,27 @@ def container_file(header: bytes, count: int, size: int, body: Iterable[bytes | 
     """Return a file with one block of `count` rows, encoded in the `size` bytes of `body`, and the position of the rows."""
     start = b"".join((header, _long(count), _long(size)))
     return b"".join((start, *body, _SYNC)), len(start)
+
+
+def read_container(file: bytes) -> pl.DataFrame:
+    """Return the rows of a container file. Raise one of REFUSED if its bytes are invalid, without any text on stderr.
+
+    Polars panics on a length beyond the end of the block, and Rust prints panics to the stderr of the process before Python can
+    catch them. What other threads print meanwhile is passed on, except after a panic.
+    """
+    with _STDERR_LOCK, TemporaryFile(buffering=0) as printed:
+        stderr = os.dup(_STDERR)
+        os.dup2(printed.fileno(), _STDERR)
+        try:
+            return pl.read_avro(io.BytesIO(file))
+        except pl.exceptions.PanicException:
+            printed.truncate(0)
+            raise
+        finally:
+            os.dup2(stderr, _STDERR)
+            os.close(stderr)
+            printed.seek(0)
+            os.write(_STDERR, printed.read())
 
 
 def number_size(number: pl.Expr) -> pl.Expr:

@@ -12,7 +12,6 @@ shortest encoding, so it consumed exactly that; the first row starts at the firs
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from headrace.kafka.records.batches import RecordBatch
-from headrace.kafka.records.container import REFUSED, container_file, container_header, number_size
+from headrace.kafka.records.container import REFUSED, container_file, container_header, number_size, read_container
 
 _NUMBERS_BEFORE_KEY = 4
 _LENGTH, _TIMESTAMP, _OFFSET = (pl.col(f"kafka_{name}") for name in ("length", "timestamp", "offset"))
@@ -69,7 +68,7 @@ class Frames:
         size = sum(len(batch.records) for batch in batches)
         block, start = container_file(self._headers[keyed], count, size, (batch.records for batch in batches))
         try:
-            frame = pl.read_avro(io.BytesIO(block))
+            frame = read_container(block)
         except REFUSED:
             return None
         if frame.height != count or not self._is_proven(frame, keyed=keyed, size=size):

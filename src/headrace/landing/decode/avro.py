@@ -29,6 +29,7 @@ from headrace.kafka.records import (
     container_file,
     container_header,
     place,
+    read_container,
 )
 from headrace.landing.decode.borders import can_be_measured, keeps_bytes, measure, parts_of
 from headrace.landing.decode.decoded import Block, Decoded
@@ -129,7 +130,7 @@ class AvroDecoder:
         sizes = pl.Series([len(value) for value in values], dtype=pl.Int64)
         block, start = container_file(self._header, len(values), int(sizes.sum()), values)
         try:
-            frame = pl.read_avro(io.BytesIO(block))
+            frame = read_container(block)
             if frame.height != len(values) or not (frame.select(measure(self._parts)).to_series() == sizes).all():
                 return None
             starts = sizes.cum_sum() - sizes + start
