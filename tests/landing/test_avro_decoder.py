@@ -94,7 +94,7 @@ GOOD = event(1)
         (GOOD[:20], "truncated Avro"),
         (GOOD[:-1], "truncated Avro"),
         (GOOD[:1], "truncated Avro"),
-        (GOOD + b"\x00", "malformed Avro: 1 bytes are left"),
+        (GOOD + b"\x00", "malformed Avro: 1 byte is left"),
         (GOOD + GOOD, "malformed Avro"),
         (zigzag(2**40) + b"abc", "truncated Avro"),
         (b"Obj\x01\x04", "truncated Avro: the message ends before its last field; it starts like an Avro container file, and"),

@@ -199,7 +199,7 @@ WRAPPED = ORDERS.wrapped(change({"id": 1, "total": Decimal("1.00"), "note": "x"}
         (b"\x01\x02", "neither Avro with a schema's id nor JSON"),
         (GOOD[:3], "truncated Avro: the message ends before the id"),
         (GOOD[:40], "truncated Avro"),
-        (GOOD + b"\x00", "malformed Avro: 1 bytes are left"),
+        (GOOD + b"\x00", "malformed Avro: 1 byte is left"),
         (GOOD[:5] + b"\x09" + GOOD[6:], "malformed Avro"),
         (b"\x00\x00\x00\x00\x09" + GOOD[5:], "unknown schema: the registry has no schema 9"),
         (WRAPPED[:-5], "malformed JSON"),

@@ -115,7 +115,7 @@ GOOD = frame(1, encode(V1, {"id": "a", "total": 5}))
         (None, "empty value"),
         (b"", "empty value"),
         (GOOD[:-1], "truncated Avro"),
-        (GOOD + b"\x00", "malformed Avro: 1 bytes are left"),
+        (GOOD + b"\x00", "malformed Avro: 1 byte is left"),
         (frame(9, GOOD[5:]), "unknown schema: the registry has no schema 9; as plain Avro: "),
         (
             frame(2, encode(STRANGE, {"id": 5, "amount": 1.0})),

@@ -12,6 +12,7 @@ from headrace.errors import NotFoundError, UnavailableError
 from headrace.printable import printable
 from headrace.serving.web.message_text import Writing, read_header, read_part
 from headrace.serving.web.topics import cut
+from tests.landing.streams import avro_stream, decode
 from tests.serving.changes import ENVELOPE, UPDATE, registered, with_schema_in_it
 
 PLAIN = json.dumps({"type": "record", "name": "Event", "fields": [{"name": "uuid", "type": "string"}]})
@@ -83,8 +84,13 @@ def test_numbers_are_exact() -> None:
         (b"\x00\x00\x00\x00\x07x", Writing(find_schema=away), "bytes", "does not answer: refused"),
         (b"\x00\x00\x00\x00\x07x", Writing(), "bytes", "no registry is configured"),
         (registered(7, ENVELOPE, UPDATE)[:-3], Writing(find_schema=schemas), "bytes", "ends before its last field"),
-        (registered(7, ENVELOPE, UPDATE) + b"!", Writing(find_schema=schemas), "bytes", "1 bytes are left"),
-        (b"not avro", Writing(avro=PLAIN), "bytes", "not Avro of the stream's schema"),
+        (registered(7, ENVELOPE, UPDATE) + b"!", Writing(find_schema=schemas), "bytes", "1 byte is left"),
+        (
+            b"not avro",
+            Writing(avro=PLAIN),
+            "bytes",
+            "truncated Avro: the message ends before its last field (read with the stream's schema)",
+        ),
         (b'{"uuid":"a"}', Writing(avro=PLAIN), "json", ""),
         (b'{"a":', Writing(), "text", "not JSON"),
         (b"\xff\xfe\x01", Writing(), "bytes", "neither JSON nor text"),
@@ -101,6 +107,12 @@ def test_undecodable_message_is_shown_with_its_reason(raw: bytes, writing: Writi
     assert reason in shown.reason
     assert bool(reason) == bool(shown.reason)
     assert shown.raw == (raw if form == "bytes" else b"")
+
+
+@pytest.mark.parametrize("raw", [b"not avro", b"\x06ab", b"\x06abc!", b"\x04\xff\xfe", b"Obj\x01", b"\xc3\x01"])
+def test_reason_is_that_of_the_quarantine(raw: bytes) -> None:
+    _, bad = decode(avro_stream(PLAIN), [raw])
+    assert read_part(raw, Writing(avro=PLAIN)).reason == f"{bad[0]} (read with the stream's schema)"
 
 
 @given(st.binary(max_size=200), st.booleans())

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import fastavro
 import polars as pl
 import pyarrow as pa
-from fastavro.read import SchemaResolutionError
 from fastavro.schema import expand_schema
 
+from headrace.kafka.avro_messages import BadMessageError, MessageReader
 from headrace.kafka.records import (
     REFUSED,
     SIZE,
@@ -39,15 +38,11 @@ from headrace.landing.decode.resolution import MismatchError, Missing, Resolutio
 _SAYING = {"logicalType", "items", "values", "symbols", "size"}
 """The keys of a schema that change how its type is encoded or decoded."""
 
-_OTHERS = {b"Obj\x01": "an Avro container file", b"\xc3\x01": "Avro's single-object encoding"}
 _FRAME = 5
 """The bytes of a registry's prefix: a zero and the schema's id."""
 
 _NULL = ("null", ["null"], {"type": "null"})
 """A field of this type takes no bytes and has no column."""
-
-_NAME_NUMBER = re.compile(r"__\d+\b")
-_TIME = re.compile(r'"logicalType":\s*"(local-)?(date|timestamp)')
 
 
 class AvroDecoder:
@@ -59,18 +54,17 @@ class AvroDecoder:
     def __init__(self, avro_schema: str, *, schema: pa.Schema, resolution: Resolution | None = None) -> None:
         written: dict[str, Any] = resolution.writer if resolution else json.loads(avro_schema)
         self._schema = schema
-        self._parsed = fastavro.parse_schema(_as_stored(written))
-        self._reader: Any = None
+        reader: dict[str, Any] | None = None
         self._defaults: Defaults = {}
         self._missing: tuple[str, ...] = ()
         bare = _write_out(written)["fields"]
         lands = {field["name"] for field in bare}
         if resolution:
             lands = {field["name"] for field in resolution.reader["fields"]}
-            self._reader = None if resolution.reader == written else fastavro.parse_schema(_as_stored(resolution.reader))
+            reader = None if resolution.reader == written else _as_stored(resolution.reader)
             self._missing = tuple(path for path in resolution.missing if "." not in path)
             self._defaults = _defaults(resolution.missing, schema=schema)
-        self._has_times = bool(_TIME.search(json.dumps(written)))
+        self._messages = MessageReader(_as_stored(written), reader)
         self._names = [field["name"] for field in bare if field["name"] in lands]
         self.names = (*self._names, *self._missing)
         kinds = [field["type"] for field in bare]
@@ -92,19 +86,11 @@ class AvroDecoder:
 
     def reads(self, value: bytes | None) -> bool:
         """Return whether a message is Avro of this schema up to its last byte."""
-        return value is not None and self._bytes_read(value) == len(value) > 0
+        return value is not None and self._messages.count_bytes(value) == len(value) > 0
 
     def probe(self, prefix: bytes) -> int | None:
         """Return the size of every message that starts with `prefix`: -1 if none can be read, None if the sizes vary."""
-        return self._bytes_read(prefix)
-
-    def _bytes_read(self, value: bytes) -> int | None:
-        stream = io.BytesIO(value)
-        try:
-            fastavro.schemaless_reader(stream, self._parsed, self._reader)
-        except Exception:  # fastavro raises what Python raises for bytes that are no value
-            return None if stream.tell() == len(value) else -1
-        return stream.tell()
+        return self._messages.count_bytes(prefix)
 
     def decode_block(
         self, batches: Sequence[RecordBatch], *, is_suspect: Callable[[Sequence[int]], bool] | None = None
@@ -159,9 +145,9 @@ class AvroDecoder:
         bad: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
-                records.append(self._decode_one(value))
+                records.append(self._messages.read(value))
                 rows.append(index)
-            except _BadMessageError as refusal:
+            except BadMessageError as refusal:
                 bad[index] = str(refusal)
         if bad and self._bulk and rows:
             columns = self._decode_values([value for index in rows if (value := values[index])])
@@ -176,69 +162,6 @@ class AvroDecoder:
             late.update(refused)
         columns |= self._missing_columns(len(records))
         return Decoded(columns, rows, bad).without(late)
-
-    def _decode_one(self, value: bytes | None) -> dict[str, object]:
-        if not value:
-            raise _BadMessageError("empty value")
-        try:
-            return self._read(value)
-        except _BadMessageError as error:
-            looks_like = next((what for start, what in _OTHERS.items() if value.startswith(start)), None)
-            if looks_like is None:
-                raise
-            raise _BadMessageError(f"{error}; it starts like {looks_like}, and a message is one record alone") from error
-
-    def _read(self, value: bytes) -> dict[str, object]:
-        stream = io.BytesIO(value)
-        try:
-            record = fastavro.schemaless_reader(stream, self._parsed, self._reader)
-        except SchemaResolutionError as error:
-            null = self._find_null(value)
-            what = f"`{null}` is null, and the stream's schema allows none" if null else _NAME_NUMBER.sub("", str(error))
-            raise _BadMessageError(f"no place for a value: {what}"[:300]) from error
-        except (EOFError, IndexError) as error:
-            if isinstance(error, IndexError) and stream.tell() < len(value):
-                raise _BadMessageError("malformed Avro: a union or an enum has no such branch") from error
-            raise _BadMessageError("truncated Avro: the message ends before its last field") from error
-        except UnicodeDecodeError as error:
-            raise _BadMessageError(f"invalid UTF-8: {error.reason} at byte {error.start} of a string") from error
-        except Exception as error:
-            if self._has_times and isinstance(error, (OverflowError, ValueError)):
-                raise _BadMessageError("bad timestamp: outside the years 1 to 9999") from error
-            raise _BadMessageError(f"malformed Avro: {type(error).__name__}: {error}"[:300]) from error
-        if stream.tell() != len(value):
-            raise _BadMessageError(f"malformed Avro: {len(value) - stream.tell()} bytes are left after the last field")
-        return record  # type: ignore[return-value]
-
-    def _find_null(self, value: bytes) -> str | None:
-        try:
-            written = fastavro.schemaless_reader(io.BytesIO(value), self._parsed, None)
-        except Exception:  # the message is refused already, and the rest may be damaged too
-            return None
-        return _find_null(written, self._reader, path="")
-
-
-class _BadMessageError(Exception):
-    pass
-
-
-def _find_null(value: object, kind: Any, *, path: str) -> str | None:
-    """Return the path of the first null in a value whose type allows none."""
-    if isinstance(kind, list):
-        (kind, *others) = [branch for branch in kind if branch != "null"]
-        if value is None or others:
-            return None
-    if value is None:
-        return path
-    inner: list[tuple[object, Any, str]] = []
-    if isinstance(value, dict) and kind["type"] == "record":
-        fields = ((field["name"], field["type"]) for field in kind["fields"])
-        inner = [(value[name], of, f"{path}.{name}" if path else name) for name, of in fields if name in value]
-    elif isinstance(value, dict):
-        inner = [(item, kind["values"], path) for item in value.values()]
-    elif isinstance(value, list):
-        inner = [(item, kind["items"], path) for item in value]
-    return next((null for item, of, at in inner if (null := _find_null(item, of, path=at))), None)
 
 
 def _ids_after_zero(framed: Framed) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 import math
 import re
@@ -13,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
-import fastavro
 import msgspec
 
 from headrace.errors import HeadraceError
+from headrace.kafka.avro_messages import BadMessageError, MessageReader
 from headrace.printable import printable
 from headrace.serving.values import as_text
 from headrace.spec.model.pipeline import Framing
@@ -117,23 +116,20 @@ def _read_registered(raw: bytes, writing: Writing) -> Shown:
 
 
 def _read_avro(raw: bytes, body: bytes, schema_text: str, *, schema: str) -> Shown:
-    stream = io.BytesIO(body)
     try:
-        value = fastavro.schemaless_reader(stream, _parse(schema_text), None)
-        left = len(body) - stream.tell()
-        if not left:
-            return _as_json("avro", value, size=len(raw), schema=schema)
-        reason = f"{left} bytes are left after the last field"
-    except (EOFError, IndexError):
-        reason = "it ends before its last field, or has an unknown union branch"
-    except Exception as error:  # any error of the reader means that this message can't be decoded
+        value = _message_reader(schema_text).read(body)
+    except BadMessageError as error:
+        reason = str(error)
+    except Exception as error:  # the schema itself can't be read
         reason = f"{type(error).__name__}: {error}"[:300]
-    return _as_bytes(raw, f"not Avro of {schema}: {reason}")
+    else:
+        return _as_json("avro", value, size=len(raw), schema=schema)
+    return _as_bytes(raw, f"{reason} (read with {schema})")
 
 
 @lru_cache(maxsize=256)
-def _parse(schema_text: str) -> Any:
-    return fastavro.parse_schema(json.loads(schema_text))
+def _message_reader(schema_text: str) -> MessageReader:
+    return MessageReader(json.loads(schema_text))
 
 
 def _read_plain(raw: bytes) -> Shown:
