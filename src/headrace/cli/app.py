@@ -96,29 +96,31 @@ def main() -> None:
     try:
         with translate_outages():
             app(_with_global_options_first(sys.argv[1:]), standalone_mode=True)
-    except HeadraceError as error:
-        _log_end(error, level=logging.DEBUG)
-        if interrupts.is_set():
-            sys.exit(_INTERRUPTED)
-        err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        home = home_settings().home
-        if not error.filename or not Path(os.path.abspath(error.filename)).is_relative_to(home):
-            _log_end(error, level=logging.ERROR)
-            if interrupts.is_set():
-                sys.exit(_INTERRUPTED)
-            raise
-        what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
-        err.print(f"{what}see that it can be written, or set HEADRACE_HOME.", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except Exception as error:
-        _log_end(error, level=logging.ERROR)
+        unwritable = _describe_unwritable_home(error)
+        if unwritable:  # the log is in there, too
+            err.print(unwritable, highlight=False, markup=False, soft_wrap=True)
+            sys.exit(1)
+        _log_end(error, level=logging.DEBUG if isinstance(error, HeadraceError) else logging.ERROR)
         if interrupts.is_set():
             sys.exit(_INTERRUPTED)
-        raise
+        if not isinstance(error, HeadraceError):
+            raise
+        err.print(str(error), style="bold red" if err.is_terminal else None, highlight=False, markup=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+
+
+def _describe_unwritable_home(error: Exception) -> str:
+    """Return what to do about an error of a file in Headrace's home folder; an empty text for other errors."""
+    if not isinstance(error, OSError) or not error.filename:
+        return ""
+    home = home_settings().home
+    if not Path(os.path.abspath(error.filename)).is_relative_to(home):
+        return ""
+    what = f"{error.filename}: {os.strerror(error.errno or 0)}\nHeadrace keeps its state in {home}: "
+    return f"{what}see that it can be written, or set HEADRACE_HOME."
 
 
 def _note_interrupts() -> Event:
