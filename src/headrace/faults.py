@@ -6,7 +6,8 @@ in the middle of step 4, and `committing`, which is in the middle of step 6: aft
 quarantine's. A build of a layer table reaches `kept`, `staged` and `committed`, each with the table's name before it:
 `kill-application@payments_db.customers:staged`. An erasure reaches `staged` and `erased` of each raw table, and `forget:noted`,
 `landed`, `quarantined`, `built`, `published`, `purged` and `proved`. A replay reaches `staged`, `replayed` and `settled` of
-each raw table, and `replay:landed` before it builds. The last two actions happen once: on the task's first attempt.
+each raw table, and `replay:landed` before it builds. The last two actions happen once: on the task's first attempt. A line on
+the application's stderr announces each kill and stop.
 
 `HEADRACE_FAULT=fail-message@TEXT` makes decoding fail, each time, whenever a message holds TEXT, as a value does that a decoder
 has a bug with. `break-stream@TOPIC` makes writing a topic's rows fail, each time, as a full disk does. Several faults are
@@ -21,6 +22,7 @@ import signal
 from collections.abc import Iterator, Sequence
 
 VARIABLE = "HEADRACE_FAULT"
+_STDERR = 2
 
 
 class InjectedError(RuntimeError):
@@ -57,11 +59,24 @@ def _faults() -> Iterator[tuple[str, str]]:
 
 def _act(action: str, place: str, *, application: int, attempt: int) -> None:
     if action == "kill-application":
+        _announce(f"killing the application at step {place}", application)
         os.kill(application, signal.SIGKILL)
         signal.pause()
     elif action == "stop-application":
+        _announce(f"stopping the application at step {place}", application)
         os.kill(application, signal.SIGSTOP)
     elif action == "kill-worker" and attempt == 0:
+        _announce(f"killing a worker at step {place}", application)
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "fail-task" and attempt == 0:
         raise InjectedError(f"a drill asked this task to fail at {place}")
+
+
+def _announce(sentence: str, application: int) -> None:
+    """Print a line to the application's stderr, also from a worker, whose own stderr is Spark's log."""
+    line = f"{VARIABLE}: {sentence}\n".encode()
+    try:
+        with open(f"/proc/{application}/fd/{_STDERR}", "ab", buffering=0) as stderr:
+            stderr.write(line)
+    except OSError:  # not on Linux, or stderr is a socket
+        os.write(_STDERR, line)

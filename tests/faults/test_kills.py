@@ -47,6 +47,7 @@ def test_the_application_is_killed(landed: Landed, spark: SparkSession, place: s
     lake, sent, good = landed
     died = lake.start("land", "lineage", "--once", HEADRACE_FAULT=f"kill-application@{place}")
     assert died.wait() == -signal.SIGKILL, died.said()
+    assert f"HEADRACE_FAULT: killing the application at step {place}" in died.said()
     committed = place in ("committing", "commit")
     assert checkpoints(lake) == ({1, 2} if committed else {1})
     orphans = names_logged(lake, "orphan")
