@@ -19,6 +19,7 @@ from headrace.build.definition import definition_of
 from headrace.build.explain import Explanation, Where
 from headrace.build.inputs import input_states
 from headrace.cli.render.explained import explanation_as_json, show_explained
+from headrace.cli.render.results import show_plan
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
 from headrace.iceberg.files.live_files import LiveFiles
 from headrace.iceberg.ledgers import build as build_ledger
@@ -181,7 +182,7 @@ def test_explain_finds_the_rows_of_a_window(tmp_path: Path) -> None:
         "raw.orders",
         "driver",
         ("person", "at"),
-        "the changed rows' values, within 3600 s",
+        "the changed rows' values, within 3,600 s",
     )
 
 
@@ -250,6 +251,23 @@ def test_explain_table_that_was_never_built(tmp_path: Path) -> None:
     assert not settings.home.exists(), "looking creates nothing"
 
 
+def test_plan_shows_how_keys_of_aggregates_are_updated(tmp_path: Path) -> None:
+    tables = {
+        "shape/newest.sql": "/*\nkeys: [id]\nsequence_by: n\n*/\nSELECT id, n FROM raw.orders",
+        "shape/made.sql": "/*\nkeys: [id]\n*/\nSELECT id, count(*) AS n FROM raw.orders GROUP BY id",
+    }
+    write_files(tmp_path / "pipelines" / "mine", {**FILES, **tables})
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    pipeline = load_pipeline("mine", environ={}, folder=tmp_path)
+    plans = plan(settings, pipeline, table=None, full_refresh=False)
+    console = Console(file=StringIO(), width=200)
+    show_plan(console, plans, pipeline=pipeline, as_json=False)
+    rows = [[cell.strip() for cell in line.split("│")] for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    cells = {row[1]: row[5:7] for row in rows if len(row) > 1}
+    assert cells["mine.made"] == ["it was never built", "adds changed rows to stored states"]
+    assert cells["mine.newest"] == ["it was never built", ""]
+
+
 def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few_rows_are_many(monkeypatch)
     metadata = Metadata(tmp_path, ENRICHED.format(condition="p.id = o.person"))
@@ -265,8 +283,8 @@ def test_explanation_is_shown_in_a_hundred_columns_and_as_json(tmp_path: Path, m
         "now           builds what changed: raw.orders has moved by 1 commit",
         "small builds  in memory: it fetches up to 100,000 rows, and 64 MB in total, through file indexes",
         "reads         raw.orders: about 6 of 10 rows changed",
-        "              raw.people, looked up: by id = person of raw.orders; of 5 rows",
-        "              its own rows: by id = the touched keys; of 3 rows",
+        "              raw.people, looked up: by id = person of raw.orders; 5 rows in total",
+        "              its own rows: by id = the touched keys; 3 rows in total",
     ]
     explanation = explanation_as_json(explained)
     assert explanation["small_builds"] == {

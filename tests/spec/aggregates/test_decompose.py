@@ -87,7 +87,11 @@ def test_decompose_separates_having() -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("SELECT g, a FROM mine.facts", "the outermost SELECT has no GROUP BY"),
+        ("SELECT g, a FROM mine.facts", "the query has no GROUP BY"),
+        (
+            "WITH f AS (SELECT a,\ncount(*) AS n FROM mine.facts GROUP BY\na) SELECT f.a AS g, f.n FROM f",
+            "line 3: the GROUP BY is in a subquery or CTE; to add changes instead, put it into a table of its own",
+        ),
         ("SELECT g, count(DISTINCT a) AS n FROM mine.facts GROUP BY g", "count(DISTINCT …) needs all values of a key"),
         ("SELECT g, percentile(a, 0.5) AS p FROM mine.facts GROUP BY g", "line 1: percentile() needs all values of a key"),
         ("SELECT g, collect_list(a) AS l FROM mine.facts GROUP BY g", "line 1: collect_list() needs all values of a key"),

@@ -25,7 +25,7 @@ class Features(IncrementalStrategy):
     def driver_read(self, read: Read, plan: TablePlan, pipeline: Pipeline, known: StoredColumns) -> Read:
         window = _window(plan.table)
         columns = (*window.partition_by, window.order_by)
-        return replace(read, columns=columns, values=f"the changed rows' values, within {window.seconds:g} s")
+        return replace(read, columns=columns, values=f"the changed rows' values, within {window.seconds:,.12g} s")
 
     def increment(self, inputs: PlannedInputs, build_id: int) -> StagedBuild:
         table, driver = inputs.table, inputs.table.drivers[0]

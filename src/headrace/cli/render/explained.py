@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from headrace.plurals import count_of
+
 if TYPE_CHECKING:
     from headrace.build.explain import Explanation, Where
     from headrace.build.reads import Read
@@ -41,16 +43,16 @@ def describe_read(read: Read) -> str:
     name = "its own rows" if read.role == "itself" else f"{read.table}{', looked up' if read.role == 'lookup' else ''}"
     parts = []
     if read.built_first:
-        parts.append(f"what this build changes of its {read.rows:,} rows")
+        parts.append(f"what this build changes of its {count_of(read.rows, 'row')}")
     elif read.changed is not None:
         changed = f"about {read.changed:,}" if read.changed else "none"
-        parts.append(f"{changed} of {read.rows:,} rows changed")
+        parts.append(f"{changed} of {count_of(read.rows, 'row')} changed")
     if read.columns:
         parts.append(f"by {', '.join(read.columns)} = {read.values}")
     elif read.whole:
         parts.append(f"all rows, because {read.whole}")
     if read.changed is None:
-        parts.append(f"of {read.rows:,} rows")
+        parts.append(f"{count_of(read.rows, 'row')} in total")
     return f"{name}: {'; '.join(parts)}"
 
 

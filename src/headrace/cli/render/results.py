@@ -95,12 +95,13 @@ def show_plan(
     if details:
         show_explained(console, tuple(details.values()))
         return
-    table = Table("table", "kind", "what a build does", "reads", "why")
+    has_upkeep = any(plan.table.kind == "aggregate" for plan in plans)
+    table = Table("table", "kind", "what a build does", "reads", "why", *(["how keys are updated"] if has_upkeep else []))
     does = {"nothing": "nothing", "increment": "what changed", "refresh": "all rows"}
     for plan in plans:
         reads = [_reading(plan, name) for name in plan.table.inputs]
-        why = (*plan.why, *_upkeep(plan).values())
-        table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(why))
+        upkeep = _upkeep(plan).values() if has_upkeep else ()
+        table.add_row(str(plan.table.table), plan.table.kind, does[plan.action], "\n".join(reads), "\n".join(plan.why), *upkeep)
     console.print(table)
 
 

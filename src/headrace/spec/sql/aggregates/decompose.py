@@ -94,7 +94,7 @@ def _decompose_query(table: LayerTable, query: Query, tree: exp.Query) -> Decomp
     if len(clauses.items) != len(tree.selects) or any(select.is_star for select in tree.selects):
         raise _UnclearError("the SELECT list contains *")
     if not tree.args.get("group"):
-        raise _UnclearError("the outermost SELECT has no GROUP BY")
+        raise _UnclearError(_why_not_grouped(tree))
     _check_functions(tree)
     check_row_wise(tree, table.drivers)
     sources = _sources(tree)
@@ -128,6 +128,16 @@ def _decompose_query(table: LayerTable, query: Query, tree: exp.Query) -> Decomp
         return decomposition
     words = clauses.having.tokens
     return replace(decomposition, having=parts_of("HAVING", having, conditions), having_at=(words[0].start, words[-1].end + 1))
+
+
+def _why_not_grouped(tree: exp.Select) -> str:
+    """Return why a query without GROUP BY in its outermost SELECT has no states to add changes to."""
+    from sqlglot import exp
+
+    group = tree.find(exp.Group)
+    if group is None:
+        return "the query has no GROUP BY"
+    return f"{where_found(group)}the GROUP BY is in a subquery or CTE; to add changes instead, put it into a table of its own"
 
 
 def _check_functions(tree: exp.Select) -> None:
