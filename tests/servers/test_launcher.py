@@ -79,6 +79,18 @@ def test_launcher_reports_and_saves_its_port(sleepers: Callable[..., Sleeper], t
     assert sleeper.reports[1].startswith(f"The sleeper is ready on 127.0.0.1:{state.port} (")
 
 
+def test_running_server_is_reported_once_by_a_process(
+    sleepers: Callable[..., Sleeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeper = sleepers(SLEEP)
+    state = sleeper.start()
+    assert sleeper.start() == state
+    assert len(sleeper.reports) == 2, "is starting, is ready"
+    monkeypatch.setattr(embedded, "_REPORTED", set())  # as in another process
+    assert [sleeper.start(), sleeper.start()] == [state, state]
+    assert sleeper.reports[2:] == [f"The sleeper is already running on 127.0.0.1:{state.port}"]
+
+
 def test_launcher_retries_a_taken_port(sleepers: Callable[..., Sleeper]) -> None:
     sleeper = sleepers(FAIL.format("bind: Address already in use"), SLEEP)
     assert sleeper.start().ready

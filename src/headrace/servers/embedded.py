@@ -18,6 +18,8 @@ from headrace.servers import ports, process
 from headrace.settings import Settings
 
 START_TIMEOUT = 90.0
+_REPORTED: set[tuple[Path, str, int]] = set()
+"""The servers that this process has reported as running, by home, name and process id: several of its parts may use one."""
 
 Report = Callable[[str], None]
 S = TypeVar("S", bound="RunningService")
@@ -119,7 +121,9 @@ def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, repo
             elif server.answers(settings, state):
                 if detached and state.owner is not None:
                     state = process.detach(settings.home, state)
-                report(f"{server.title} is already running on {ports.HOST}:{state.port}")
+                if (settings.home, server.name, state.pid) not in _REPORTED:
+                    _REPORTED.add((settings.home, server.name, state.pid))
+                    report(f"{server.title} is already running on {ports.HOST}:{state.port}")
                 return state
             elif process.find_process(state) is not None:  # otherwise it ended during the check
                 raise UnavailableError(
@@ -127,7 +131,9 @@ def _find_or_start(server: Embedded, settings: Settings, *, detached: bool, repo
                     where=state.log,
                     next_step="Run: headrace down   then the command again.",
                 )
-        return server.launch(settings, detached, report)
+        state = server.launch(settings, detached, report)
+        _REPORTED.add((settings.home, server.name, state.pid))
+        return state
 
 
 @contextmanager
