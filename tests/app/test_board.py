@@ -51,4 +51,4 @@ def test_lines_show_the_age_of_the_newest_change(monkeypatch: pytest.MonkeyPatch
             built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
             live.built(Outcome(table, built=built, newest_change=change))
     first, second = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert first == f"{second}  newest change 11.5 s old"
+    assert first == f"{second}  newest change landed 11.5 s ago"

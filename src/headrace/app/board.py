@@ -40,7 +40,7 @@ class _Row:
         return sum(rows for _, rows in self.recent) / _RATE_SECONDS
 
     def freshness(self, now: float) -> str:
-        """Return the age of the table's newest change; empty if none has landed in this run."""
+        """Return how long ago the table's newest change landed; empty if none has landed in this run."""
         return "" if self.newest_change is None else describe_age(now - self.newest_change)
 
 
@@ -129,7 +129,7 @@ def lines(say: Report) -> Board:
     def built(outcome: Outcome) -> None:
         first, *others = describe(outcome) or ("",)
         if outcome.built and outcome.newest_change is not None:
-            first = f"{first}  newest change {describe_age(time.monotonic() - outcome.newest_change)} old"
+            first = f"{first}  newest change landed {describe_age(time.monotonic() - outcome.newest_change)} ago"
         for sentence in filter(None, (first, *others)):
             say(sentence)
 

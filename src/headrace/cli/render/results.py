@@ -197,7 +197,7 @@ def show_manual_change(console: Console, change: ManualChange, *, pipeline: Pipe
     console.print(change.output, highlight=False, markup=False)
     console.print(f'headrace query "{change.query}"', style="dim", highlight=False, markup=False, soft_wrap=True)
     show_rows(console, change.answer)
-    console.print(f"The lake had the change {change.seconds:.1f} s after psql", highlight=False)
+    console.print(f"The lake had the change {change.seconds:.1f} s after psql: captured, landed and built", highlight=False)
 
 
 def show_verified(console: Console, verified: Sequence[Verified], compared: Sequence[Compared] = (), *, as_json: bool) -> None:
