@@ -20,7 +20,7 @@ EVENTS = 200
 def shown(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lake, str]]:
     """A lake that `headrace demo` has created, and its output."""
     lake = Lake(tmp_path_factory.mktemp("demo"), broker, "test-demo")
-    yield lake, lake.run("demo", "lineage", "--events", str(EVENTS), "--exit")
+    yield lake, lake.run("demo", "lineage", "--events", str(EVENTS))
     for application in lake.applications:
         application.end()
 
@@ -33,6 +33,12 @@ def test_demo_shows_its_results(shown: tuple[Lake, str]) -> None:
     assert "Next: headrace commits lineage" in output
     assert not [line for line in output.splitlines() if "WARN" in line or "ERROR" in line], "Spark's noise goes to a file"
     assert (shown[0].home / "logs" / "spark.log").exists()
+
+
+def test_demo_says_that_it_ends_where_its_output_is_no_terminal(shown: tuple[Lake, str]) -> None:
+    assert shown[1].splitlines()[-1] == (
+        "The demo ends here, because its output is not a terminal. To go on: headrace run lineage"
+    )
 
 
 def test_query_prints_json_csv_and_a_table(shown: tuple[Lake, str]) -> None:
@@ -133,6 +139,7 @@ def test_demo_builds_all_tables_and_runs_the_pipelines_queries(shown_payments: t
     assert "there is a postal code" in output
     assert "other expectations hold for every row" in output
     assert "Next: headrace lineage mine" in output
+    assert "not a terminal" not in output, "--exit was passed"
     assert not [line for line in output.splitlines() if "WARN" in line or "ERROR" in line or "failed:" in line]
 
 

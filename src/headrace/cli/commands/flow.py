@@ -39,8 +39,9 @@ def demo(
 ) -> None:
     """Run a pipeline end to end on generated events.
 
-    Starts services, generates, lands, builds and queries events, then runs live until Ctrl-C. With --profile stack, starts the
-    stack if needed, leaves it running, and shows one built-in pipeline after the other.
+    Starts services, generates, lands, builds and queries events. Then it runs live until Ctrl-C on a terminal, and ends if its
+    output goes to a file or pipe. With --profile stack, starts the stack if needed, leaves it running, and shows one built-in
+    pipeline after the other.
     """
     settings = settings_of_demo()
     if settings.profile != LOCAL:
@@ -85,7 +86,10 @@ def _show(settings: Settings, loaded: Pipeline, *, events: int, leave: bool) -> 
         show_demo(out, read_results(session), settings=settings, pipeline=loaded)
         if loaded.capture is not None and loaded.capture.by_hand is not None:
             show_manual_change(out, change_by_hand(session, loaded.capture.by_hand, board=board), pipeline=loaded)
-        if leave or not out.is_terminal:
+        if leave:
+            return
+        if not out.is_terminal:
+            say(f"The demo ends here, because its output is not a terminal. To go on: headrace run {loaded.name}")
             return
         with (
             generators(session),
