@@ -44,11 +44,13 @@ def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lines_show_the_age_of_the_newest_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: 1_001.5))
     console = Console(file=io.StringIO(), width=200)
-    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None, weights=None)
+    failed: Any = SimpleNamespace(on_failure="warn", failed=1)
+    entry: Any = SimpleNamespace(build_id=7, expectations=(failed,), largest_entity=None, weights=None)
     table: Any = SimpleNamespace(table="marts.daily", largest_entity=100)
     with board.live_board(console, title="one, live") as live:
         for change in (990.0, None):
             built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
             live.built(Outcome(table, built=built, newest_change=change))
     first, second = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert second == "marts.daily  build 7  5 rows  1 warning  0 quarantined  0.40 s"
     assert first == f"{second}  newest change landed 11.5 s ago"

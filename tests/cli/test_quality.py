@@ -74,5 +74,7 @@ def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here
     assert (report.last_checked, report.last_failed, report.refused_failed) == (1, 0, 2)
     code, output = here("quality", "shop")
     assert code == 0
-    for words in ("rows in the table", "failing of them", "not known", "0 of 1; the next build was refused: 2"):
+    for words in ("rows now", "failing now", "not known", "0 of 1; the next build was refused: 2"):
         assert words in output
+    assert "not known: the condition needs Spark, or columns that are not in the table. Only builds count it." in output
+    assert 'shop.prices: a row that failed "the price is positive"\n  {"id":"x"}' in output

@@ -1,9 +1,12 @@
-"""Values as JSON: valid for any float."""
+"""Values as text, CSV and JSON."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import NoReturn
 
 import pyarrow as pa
@@ -11,6 +14,26 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.render.results import show_rows
+from headrace.serving.values import as_text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (["EUR 1.10", "GBP 2"], "EUR 1.10, GBP 2"),
+        ([Decimal("1.10"), None, datetime(2026, 1, 1, tzinfo=timezone.utc)], "1.10, null, 2026-01-01 00:00:00.000000Z"),
+        ([], ""),
+        ({"a": [1, None], "at": date(2026, 1, 1)}, '{"a": [1, null], "at": "2026-01-01"}'),
+        ([{"a": "é"}, {"a": math.nan}], '[{"a": "é"}, {"a": "NaN"}]'),
+    ],
+)
+def test_as_text_joins_lists_and_writes_structs_as_json(value: object, text: str) -> None:
+    assert as_text(value, null="null") == text
+
+
+def test_lists_in_csv_are_json(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(Console(), pa.table({"id": [1], "names": [["a, b", "c"]]}), as_csv=True)
+    assert list(csv.reader(capsys.readouterr().out.splitlines())) == [["id", "names"], ["1", '["a, b", "c"]']]
 
 
 def refuse(name: str) -> NoReturn:

@@ -156,7 +156,7 @@ def describe(outcome: Outcome, *, only_trouble: bool = False) -> list[str]:
     large = describe_largest(name, entry.largest_entity, outcome.table.largest_entity)
     if only_trouble:
         return large
-    failed = f"{count_failed(entry, 'warn'):,} warnings  {count_failed(entry, 'quarantine'):,} quarantined"
+    failed = f"{count_of(count_failed(entry, 'warn'), 'warning')}  {count_failed(entry, 'quarantine'):,} quarantined"
     trained = describe_weights(name, entry.weights) if entry.weights and entry.weights.version == entry.build_id else []
     rows = count_of(outcome.built.rows, "row")
     return [f"{name}  build {entry.build_id}  {rows}  {failed}  {seconds:.2f} s", *trained, *large]

@@ -7,18 +7,18 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from datetime import date, datetime, timezone
-from decimal import Decimal
-from pathlib import Path
+from datetime import datetime, timezone
 
 from headrace.printable import printable
 
 _BYTES_SHOWN = 60
+_NESTED = (list, tuple, Mapping)
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 
 
 def as_text(value: object, *, null: str) -> str:
-    """Return a value as text: times in UTC, only the first bytes of binary values."""
+    """Return a value as text: times in UTC, only the first bytes of binary values, lists with commas, other nested values as
+    JSON."""
     if value is None:
         return null
     if isinstance(value, datetime):
@@ -26,9 +26,16 @@ def as_text(value: object, *, null: str) -> str:
         return text.isoformat(sep=" ", timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, bytes):
         return value[:_BYTES_SHOWN].decode("utf-8", errors="backslashreplace") + ("…" if len(value) > _BYTES_SHOWN else "")
-    if isinstance(value, (date, Decimal, Path)):
-        return str(value)
+    if isinstance(value, (list, tuple)) and not any(isinstance(item, _NESTED) for item in value):
+        return ", ".join(as_text(item, null="null") for item in value)
+    if isinstance(value, _NESTED):
+        return nested_json(value)
     return str(value)
+
+
+def nested_json(value: object) -> str:
+    """Return a list or struct as JSON on one line."""
+    return json.dumps(_name_floats(value), default=as_json, ensure_ascii=False)
 
 
 def as_json(value: object) -> object:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headrace.cli.render.explained import explanation_as_json, show_explained
 from headrace.plurals import count_of, count_that_are
-from headrace.serving.values import as_text, is_number, print_json
+from headrace.serving.values import as_text, is_number, nested_json, print_json
 from headrace.terminal import data_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(rows.column_names)
-        writer.writerows([as_text(value, null="") for value in row.values()] for row in rows.to_pylist())
+        writer.writerows([_as_csv(value) for value in row.values()] for row in rows.to_pylist())
     else:
         table = Table()
         for field in rows.schema:
@@ -49,6 +49,10 @@ def show_rows(console: Console, rows: pa.Table, *, as_json: bool = False, as_csv
             table.add_row(*(data_text(as_text(value, null="null")) for value in row.values()))
         console.print(table)
         console.print(count_of(rows.num_rows, "row"), highlight=False)
+
+
+def _as_csv(value: object) -> str:
+    return nested_json(value) if isinstance(value, (list, tuple, dict)) else as_text(value, null="")
 
 
 def nothing_to_build(pipeline: Pipeline) -> str:
@@ -149,22 +153,31 @@ def show_quality(console: Console, reports: Sequence[ExpectationReport], *, pipe
     _show_expectations(console, reports)
     for report in reports:
         if report.sample:
-            console.print(f"\n{report.table}: {report.sentence}", style="bold", highlight=False, markup=False)
+            example = f'{report.table}: a row that failed "{report.sentence}"'
+            console.print(f"\n{example}", style="bold", highlight=False, markup=False)
             console.print(f"  {report.sample}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_expectations(console: Console, reports: Sequence[ExpectationReport]) -> None:
     table = Table("table", "expectation", "on failure")
-    for column in ("rows in the table", "failing of them", "quarantined", "failing in the last build", "trend of builds"):
+    for column in ("rows now", "failing now", "quarantined", "failed in the last build", "trend of builds"):
         table.add_column(column, justify="right")
     for report in reports:
-        share = f"{report.last_failed:,} of {report.last_checked:,}" if report.last_checked is not None else "not yet"
+        share = f"{report.last_failed:,} of {report.last_checked:,}" if report.last_checked is not None else "not built yet"
         if report.refused_failed is not None:
             share += f"; the next build was refused: {report.refused_failed:,}"
         failing = "not known" if report.failing is None else f"{report.failing:,}"
         figures = (f"{report.rows:,}", failing, f"{report.quarantined:,}", share, report.trend)
         table.add_row(report.table, data_text(report.sentence), report.on_failure, *figures)
     console.print(table)
+    console.print(
+        "now: of the rows in the table. In the last build: of the rows that it checked; several may have had the same key.",
+        highlight=False,
+    )
+    if any(report.failing is None for report in reports):
+        console.print(
+            "not known: the condition needs Spark, or columns that are not in the table. Only builds count it.", highlight=False
+        )
 
 
 def show_demo(console: Console, results: DemoResults, *, settings: Settings, pipeline: Pipeline) -> None:
