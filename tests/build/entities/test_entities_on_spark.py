@@ -141,7 +141,7 @@ def test_crashed_refresh_on_spark_recovers(
     assert (
         strategy_of(plan.table)
         .describe(plan)
-        .endswith("a refresh runs on Spark: it has 2 rows, and up to 0 fit in this process")
+        .endswith("a refresh runs on Spark: it reads 2 rows, and up to 0 fit in this process")
     )
 
 

@@ -149,7 +149,7 @@ def test_decompose_separates_having() -> None:
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g UNION ALL SELECT g, 1 FROM mine.more",
-            "several queries, or none with FROM",
+            "the query is a UNION without a GROUP BY around it",
         ),
         (
             "SELECT g, count(*) AS n FROM mine.facts GROUP BY g HAVING n > 1",

@@ -34,6 +34,7 @@ from headrace.iceberg.deletes.position_deletes import own_deletes, stage_positio
 from headrace.iceberg.files.live_files import LiveFile
 from headrace.iceberg.files.spark_files import load_java_table, plan_files, read_files
 from headrace.iceberg.files.staged_rows import stage_rows
+from headrace.plurals import count_of
 from headrace.spark.active_session import use_session
 from headrace.spec.model.layers import LayerTable
 from headrace.spec.model.types import Column
@@ -66,7 +67,7 @@ class Entities(Strategy):
         where = "on Spark" if refreshes_on_spark(plan) else "in this process"
         return (
             "resolves the entities that changed records belong to or share a value with; a refresh runs "
-            f"{where}: it has {rows:,} rows, and up to {MOST_IN_PROCESS:,} fit in this process"
+            f"{where}: it reads {count_of(rows, 'row')}, and up to {MOST_IN_PROCESS:,} fit in this process"
         )
 
     def refresh_instead(self, plan: TablePlan) -> str:

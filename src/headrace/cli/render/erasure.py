@@ -79,10 +79,10 @@ def show_proof(console: Console, settings: Settings, proofs: Sequence[Proof], *,
         for ref in proof.dropped_refs:
             console.print(f"dropped a branch or tag that kept old rows: {ref}", highlight=False, markup=False)
         for hit in proof.hits[:_FEW]:
-            where = f"{hit.table}, column {hit.column}, {hit.count:,} times: {hit.uri}"
+            where = f"{hit.table}, column {hit.column}, {count_of(hit.count, 'time')}: {hit.uri}"
             console.print(f"still found: {where}", highlight=False, markup=False, soft_wrap=True)
         verdict = "the person is in none" if proof.holds else f"the person is in {len({hit.uri for hit in proof.hits})} of them"
-        counts = f"{proof.files_searched:,} files searched, {proof.files_deleted:,} deleted"
+        counts = f"{count_of(proof.files_searched, 'file')} searched, {proof.files_deleted:,} deleted"
         console.print(f"{counts}: {verdict} (erasure {proof.note.erasure_id})", highlight=False, soft_wrap=True)
     if proofs:
         console.print("\nNot erased: your backups, and Kafka until its retention ends", style="bold", highlight=False)

@@ -39,7 +39,7 @@ def show_replayed(console: Console, done: Replayed, *, as_json: bool) -> None:
             table.add_row(data_text(str(stream.table)), f"{stream.read:,}", *(f"{counts[name]:,}" for name in _CLASSES))
         console.print(table)
     else:
-        console.print("no message was replayed", highlight=False)
+        console.print(f"No message {'would be' if done.dry_run else 'was'} replayed", highlight=False)
     for stream in done.streams:
         for reason, count in list(stream.reasons.items())[:_FEW]:
             console.print(f"{stream.label}: {count:,} refused: {reason}", highlight=False, markup=False, soft_wrap=True)
@@ -51,7 +51,7 @@ def show_replayed(console: Console, done: Replayed, *, as_json: bool) -> None:
         would = f"these tables would be rebuilt: {names}" if names else "no table would be rebuilt"
         console.print(f"No row was changed; {would}", highlight=False, markup=False, soft_wrap=True)
     elif not names:
-        console.print("no downstream table has to be rebuilt", highlight=False)
+        console.print("No downstream table has to be rebuilt", highlight=False)
 
 
 def _as_json(done: Replayed) -> dict[str, object]:

@@ -147,8 +147,8 @@ def _show_streams(console: Console, streams: Sequence[StreamStatus]) -> None:
 def _show_layer_tables(console: Console, tables: Sequence[TableStatus]) -> None:
     watched = any(table.late_rows is not None for table in tables)
     carried = any(table.unknown_rows is not None for table in tables)
-    more = (*(("watermark", "late rows") if watched else ()), *(("unknown values in",) if carried else ()))
-    numbers = (*_TABLE, "late rows", "unknown values in")
+    more = (*(("watermark", "late rows") if watched else ()), *(("rows with unknown values",) if carried else ()))
+    numbers = (*_TABLE, "late rows", "rows with unknown values")
     table = _table("table", "kind", *_TABLE, "last build", "failing in it", *more, numbers=numbers)
     for status in tables:
         late = "" if status.late_rows is None else f"{status.late_rows:,}"

@@ -89,8 +89,10 @@ def _decompose_query(table: LayerTable, query: Query, tree: exp.Query) -> Decomp
     from sqlglot import exp
 
     clauses = read_clauses(query.text)
-    if not isinstance(tree, exp.Select) or clauses is None:
-        raise _UnclearError("several queries, or none with FROM")
+    if not isinstance(tree, exp.Select):
+        raise _UnclearError("the query is a UNION without a GROUP BY around it")
+    if clauses is None:
+        raise _UnclearError("the query has no FROM")
     if len(clauses.items) != len(tree.selects) or any(select.is_star for select in tree.selects):
         raise _UnclearError("the SELECT list contains *")
     if not tree.args.get("group"):
