@@ -38,12 +38,12 @@ def test_links_of_the_readme_lead_to_files() -> None:
     assert [target for target in targets if not ROOT.joinpath(target).exists()] == []
 
 
-def test_the_readme_stays_short() -> None:
+def test_readme_stays_short() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize(("page", "changed"), [("profiles.md", "| `home` |"), ("cli.md", "## headrace demo")])
-def test_a_changed_page_is_noticed(page: str, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_page_is_noticed(page: str, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = _reference_pages()
     written = pages.REFERENCE.joinpath(page).read_text(encoding="utf-8").replace(changed, changed.upper())
     tmp_path.joinpath(page).write_text(written, encoding="utf-8")
@@ -63,7 +63,7 @@ def test_every_make_target_is_documented() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_loads_nothing_from_a_server(page: Path) -> None:
+def test_page_loads_nothing_from_a_server(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "```mermaid" not in text, "the site's theme would load mermaid from a server"
     assert re.findall(r"!\[[^\]]*\]\(https?:|<(?:script|img|link)\b", text) == []

@@ -83,7 +83,7 @@ def test_markup_and_emoji_codes_are_printed_as_they_are(text: str) -> None:
     assert text in on_a_terminal(lambda console: show_rows(console, pa.table({text: [text]})), Console)
 
 
-def test_a_row_of_an_answer_is_one_line() -> None:
+def test_row_of_an_answer_is_one_line() -> None:
     found = on_a_terminal(lambda console: show_rows(console, pa.table({"x": ["a\nb\tc"]})))
     assert "a\\nb\\tc" in found
     assert data_text("a\nb").plain == "a\\nb"

@@ -69,6 +69,8 @@ def _pattern(phrases: Collection[str]) -> re.Pattern[str]:
 
 _PHRASE, _DOCS_PHRASE = _pattern(PHRASES), _pattern((*PHRASES, *DOCS_PHRASES))
 
+_ARTICLE = re.compile(r"^\s*(?:async )?def (test_(?:a|an|the)_\w+)", re.MULTILINE)
+
 
 def retired_names(source: str) -> set[str]:
     """Return the retired names that Python source binds, and `Gives` for each docstring that begins with it."""
@@ -108,6 +110,11 @@ def test_code_binds_no_retired_names() -> None:
         if (retired := retired_names(text))
     }
     assert {path: retired for path, retired in names.items() if retired} == {}, "name these after what they hold"
+
+
+def test_names_of_tests_begin_without_an_article() -> None:
+    names = {path: articles for path, text in _files("tests", suffixes={".py"}) if (articles := _ARTICLE.findall(text))}
+    assert names == {}, "name tests after a behaviour: test_changed_output_is_noticed"
 
 
 def test_modules_have_no_retired_names() -> None:
@@ -153,6 +160,10 @@ def test_planted_phrase_is_reported(phrase: str) -> None:
     broken = phrase.replace(" ", "\n    ", 1)
     assert retired_phrases(f"Then {broken} it.", in_docs=phrase in DOCS_PHRASES)
     assert retired_phrases("Then, the words of the field.", in_docs=True) == []
+
+
+def test_planted_article_is_reported() -> None:
+    assert _ARTICLE.findall("def test_a_build_is_one_line():\n    pass\ndef test_alike():") == ["test_a_build_is_one_line"]
 
 
 def test_planted_docstring_is_reported() -> None:

@@ -127,7 +127,7 @@ def test_unexpected_error_ends_the_run(running: Live) -> None:
     assert (running.lake.settings.logs / "build.log").read_text(encoding="utf-8").endswith("TypeError: a bug\n")
 
 
-def test_an_error_of_builds_is_logged_where_the_run_ends_with_another(running: Live) -> None:
+def test_error_of_builds_is_logged_where_the_run_ends_with_another(running: Live) -> None:
     def build(name: str, number: int) -> Outcome:
         raise TypeError("a bug")
 

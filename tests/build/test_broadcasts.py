@@ -74,7 +74,7 @@ def test_windows_broadcast_only_few_partitions(layer_lake: LayerLake, monkeypatc
     inputs.close()
 
 
-def test_an_increment_is_the_same_without_broadcasts(layer_lake: LayerLake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_increment_is_the_same_without_broadcasts(layer_lake: LayerLake, monkeypatch: pytest.MonkeyPatch) -> None:
     set_bound(monkeypatch, 0)
     inputs = inputs_of_rolling(layer_lake)
     staged = strategy_of(inputs.table).stage(inputs, 2)

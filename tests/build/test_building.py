@@ -203,7 +203,7 @@ def test_incompatible_type_is_rejected_before_anything_is_written(spark: SparkSe
     assert layer_lake.all_rows() == before
 
 
-def test_a_decimal_of_a_larger_scale_is_rebuilt_in_its_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_decimal_of_a_larger_scale_is_rebuilt_in_its_table(spark: SparkSession, tmp_path: Path) -> None:
     scaled = """/*\nkeys: [id]\nsequence_by: n\napply_as_deletes: op = 'd'\nexcept_column_list: [op]\n*/
 SELECT id, CAST(amount / 8 AS {0}) AS part, array(struct(CAST(amount / 8 AS {0}) AS part, g)) AS parts, n, op
 FROM pond.events"""

@@ -290,7 +290,7 @@ def test_added_column_needs_no_refresh(spark: SparkSession, tmp_path: Path) -> N
     assert_same(found, layer_lake.all_rows())
 
 
-def test_a_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSession, tmp_path: Path) -> None:
+def test_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSession, tmp_path: Path) -> None:
     versions = (
         "/*\nkeys: [id]\nsequence_by: _lsn\nstored_as_scd_type: 2\napply_as_deletes: _op = 'd'\n"
         "apply_as_truncates: _op = 't'\n*/\nSELECT * FROM pond.stage"

@@ -60,7 +60,7 @@ def processed(layer_lake: LayerLake, name: str) -> int:
     return built.entry.rows_processed if built else 0
 
 
-def test_a_change_is_followed_through_another_lookup(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_change_is_followed_through_another_lookup(spark: SparkSession, tmp_path: Path, path: str) -> None:
     names = ("a/latest.sql", "a/by_event.sql", "b/groups.sql", "b/chained.sql")
     layer_lake = LayerLake(tmp_path, spark, {name: TABLES[name] for name in names})
     layer_lake.land([event(1, "k1", "x"), event(2, "k1", "x", n=2), event(3, "k2", "y")])
@@ -73,7 +73,7 @@ def test_a_change_is_followed_through_another_lookup(spark: SparkSession, tmp_pa
     check_refresh(layer_lake)
 
 
-def test_a_change_that_the_query_does_not_read_touches_no_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_change_that_the_query_does_not_read_touches_no_row(spark: SparkSession, tmp_path: Path) -> None:
     table = """/*
 keys: [k]
 */
@@ -93,7 +93,7 @@ SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
     check_refresh(layer_lake)
 
 
-def test_a_join_by_text_is_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_join_by_text_is_followed(spark: SparkSession, tmp_path: Path, path: str) -> None:
     table = """/*
 keys: [id]
 */
@@ -145,7 +145,7 @@ SELECT l.k, l.n, CAST(l.amount AS STRING) AS cents FROM pond.latest l JOIN pond.
     check_refresh(layer_lake)
 
 
-def test_a_frozen_lookup_is_joined_as_of_the_build(spark: SparkSession, tmp_path: Path) -> None:
+def test_frozen_lookup_is_joined_as_of_the_build(spark: SparkSession, tmp_path: Path) -> None:
     table = """/*
 keys: [k]
 frozen: [pond.groups]
@@ -171,7 +171,7 @@ SELECT l.k, s.keys FROM pond.latest l LEFT JOIN pond.groups s ON s.g = l.g"""
     )
 
 
-def test_a_lookup_that_all_rows_follow_rebuilds_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_lookup_that_all_rows_follow_rebuilds_them(spark: SparkSession, tmp_path: Path) -> None:
     table = """/*
 rebuild_on: {pond.groups: all}
 */
@@ -240,7 +240,7 @@ SELECT l.g, count(*) AS keys, max(s.amount) AS largest
 FROM pond.latest l JOIN (SELECT g, amount FROM pond.latest WHERE amount > 5) s ON s.g = l.g GROUP BY l.g"""
 
 
-def test_a_driver_is_joined_to_its_unchanged_rows_of_a_key(spark: SparkSession, tmp_path: Path, path: str) -> None:
+def test_driver_is_joined_to_its_unchanged_rows_of_a_key(spark: SparkSession, tmp_path: Path, path: str) -> None:
     tables = {
         "a/latest.sql": TABLES["a/latest.sql"],
         "b/upserted.sql": OF_KEY.format(settings="sequence_by: n"),
@@ -263,9 +263,7 @@ def test_a_driver_is_joined_to_its_unchanged_rows_of_a_key(spark: SparkSession, 
     check_refresh(layer_lake)
 
 
-def test_a_driver_that_is_joined_to_itself_rebuilds_all_rows_where_that_is_declared(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_driver_that_is_joined_to_itself_rebuilds_all_rows_where_that_is_declared(spark: SparkSession, tmp_path: Path) -> None:
     table = """/*
 keys: [k]
 rebuild_on: {pond.latest: all}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_refresh_compiles_nothing_that_the_last_one_has_compiled(
+def test_refresh_compiles_nothing_that_the_last_one_has_compiled(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TablePlan, "is_small", property(lambda plan: False))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_reads_of_a_build_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_a_build_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_tables, "MOST_BYTES", 1_000)
     tables = LocalTables(None)  # type: ignore[arg-type]
     rows = pa.table({"n": pa.array(range(100), pa.int64())})

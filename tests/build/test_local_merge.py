@@ -118,7 +118,7 @@ def test_rows_without_a_sequence_replace_the_old_ones(spark: SparkSession, case:
     assert comparable(decided) == comparable(decide_on_spark(spark, case, meets_old=False, sequence_by=()))
 
 
-def test_a_key_with_several_rows_and_no_sequence_is_left_to_spark() -> None:
+def test_key_with_several_rows_and_no_sequence_is_left_to_spark() -> None:
     row = {"k": "a", "n": 1, "amount": None, "score": None, "tags": None, "at": None}
     rows = pa.Table.from_pylist([row, row], schema=SCHEMA)
     old = rows.slice(0, 0).append_column(FILE, pa.array([], pa.string())).append_column(POSITION, pa.array([], pa.int64()))
@@ -142,7 +142,7 @@ def test_duplicate_events_need_no_order_of_nested_values() -> None:
 
 
 @pytest.mark.spark
-def test_a_report_of_rows_says_what_metrics_say(spark: SparkSession, tmp_path: Path) -> None:
+def test_report_of_rows_says_what_metrics_say(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql(
         "SELECT * FROM VALUES (1, 'a', 7L), (2, NULL, 8L), (3, 'c', 9L), (NULL, 'ü', 10L) AS t(n, name, kafka_offset)"
     )

@@ -66,7 +66,7 @@ def test_refreshes_in_memory_and_on_scans_agree(
         assert kept_rows(local, name) == kept_rows(scanned, name), name
 
 
-def test_a_refresh_in_memory_replaces_every_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_refresh_in_memory_replaces_every_file(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})
     layer_lake.land([Event(f"e{number}", f"k{number}", "x", number, 100, "u", number) for number in range(20)])
     layer_lake.build()

@@ -63,7 +63,7 @@ def test_spark_errors_are_located_at_the_macro_call(
     assert what in raised.value.what
 
 
-def test_a_table_is_built_the_same_with_and_without_macros(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_is_built_the_same_with_and_without_macros(spark: SparkSession, tmp_path: Path) -> None:
     header = "/*\nkeys: [id]\nsequence_by: n\napply_as_deletes: {}\nexpect:\n  it is small: {}\n*/\n"
     written = {
         "a/with_macros.sql": header.format("double_of(n) = 8", "{that: NOT is_large(n), on_failure: drop}")

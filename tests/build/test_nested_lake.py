@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAMES = (TableName("raw", "visits"), TableName("raw.shop", "orders"), TableName("raw.club", "orders"))
 
 
-def test_a_namespace_holds_tables_and_namespaces(tmp_path: Path) -> None:
+def test_namespace_holds_tables_and_namespaces(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={}, folder=tmp_path)
     catalog = open_catalog(settings)
     for number, name in enumerate(NAMES):

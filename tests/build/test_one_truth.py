@@ -69,7 +69,7 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(spark: SparkSession, tm
     assert_same(big.all_rows(), by_parts)
 
 
-def test_a_late_event_stays_behind_a_deletion_whatever_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_event_stays_behind_a_deletion_whatever_columns_are_called(spark: SparkSession, tmp_path: Path) -> None:
     settings = "keys: [k]\nsequence_by: valid_from\napply_as_deletes: op = 'd'"
     layer_lake = LayerLake(
         tmp_path, spark, {"a/latest.sql": f"/*\n{settings}\n*/\nSELECT k, n AS valid_from, g, op FROM pond.events"}
@@ -80,7 +80,7 @@ def test_a_late_event_stays_behind_a_deletion_whatever_columns_are_called(spark:
     assert not layer_lake.rows("latest")
 
 
-def test_a_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_path: Path) -> None:
+def test_build_changes_nothing_where_nothing_changed(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark)
     events = events_of(Random(5), 30)
     layer_lake.land(events)

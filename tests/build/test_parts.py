@@ -67,7 +67,7 @@ def test_plan_names_the_part_of_a_backlog(spark: SparkSession, tmp_path: Path, m
     assert refresh.rest_since is None, "a full refresh replaces the table at once"
 
 
-def test_a_commit_that_is_too_large_and_a_huge_backlog_are_built_at_once(
+def test_commit_that_is_too_large_and_a_huge_backlog_are_built_at_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer_lake = LayerLake(tmp_path, spark, LATEST)

@@ -46,6 +46,6 @@ def test_random_pipelines_report_a_foreign_change(spark: SparkSession, tmp_path:
     assert all("rows only with increments" in text for text in played.differences)
 
 
-def test_a_seed_makes_the_same_pipeline_again() -> None:
+def test_seed_makes_the_same_pipeline_again() -> None:
     assert random_pipeline(Random(7)) == random_pipeline(Random(7))
     assert random_pipeline(Random(7)) != random_pipeline(Random(8))

@@ -43,7 +43,7 @@ class Numbered:
         }
 
 
-def test_a_change_of_one_row_keeps_those_of_other_row_groups(spark: SparkSession, tmp_path: Path) -> None:
+def test_change_of_one_row_keeps_those_of_other_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/by_event.sql": TABLE})
     layer_lake.land([Numbered(0, 1)])
     layer_lake.build()

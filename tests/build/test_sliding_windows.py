@@ -138,7 +138,7 @@ def test_exact_sums_are_rewritten_and_no_others(table: LayerTable) -> None:
         "payments_db.payment_charges_cleaned AS t LATERAL VIEW explode(array(1)) AS amount2",
     ],
 )
-def test_a_name_that_may_not_be_a_column_of_the_table_is_left(table: LayerTable, source: str) -> None:
+def test_name_that_may_not_be_a_column_of_the_table_is_left(table: LayerTable, source: str) -> None:
     query = with_query(table, EXACT, source=source)
     assert rewritten(query) == query
 
@@ -150,7 +150,7 @@ def test_references_move_with_the_text(table: LayerTable) -> None:
     assert query.source.text[reference.start : reference.end] == "payments_db.payment_charges_cleaned"
 
 
-def test_the_shipped_windows_are_running_sums(tmp_path: Path) -> None:
+def test_shipped_windows_are_running_sums(tmp_path: Path) -> None:
     payments = load_pipeline("payments", environ={}, folder=tmp_path)
     repeated = next(table for table in payments.tables if table.table.name == "repeated_events")
     columns = (Column("event_id", Primitive("string")), Column("turn", Primitive("timestamp")))

@@ -215,7 +215,7 @@ def test_stage_tables_have_a_row_for_every_change(spark: SparkSession, tmp_path:
     ]
 
 
-def test_a_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, tmp_path: Path) -> None:
+def test_new_column_reaches_the_table_without_a_refresh(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
     layer_lake.land([Change("c", 1, after=WHOLE)])
     layer_lake.build()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(("rows", "is_small"), [(100, True), (60_000, False)])
-def test_a_refresh_is_small_if_its_inputs_are_even_where_nothing_moved(
+def test_refresh_is_small_if_its_inputs_are_even_where_nothing_moved(
     rows: int, is_small: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
     layer_lake = LayerLake(tmp_path, spark, {"a/latest.sql": TABLES["a/latest.sql"]})

@@ -390,7 +390,7 @@ def test_status_shows_other_pipelines_beside_a_broken_one(here: Here, tmp_path: 
     assert output.startswith("pipelines/broken/pipeline.yml:1: ")
 
 
-def test_the_log_of_spark(tmp_path: Path) -> None:
+def test_log_of_spark(tmp_path: Path) -> None:
     (tmp_path / ".headrace" / "logs").mkdir(parents=True)
     (tmp_path / ".headrace" / "logs" / "spark.log").write_text("one\ntwo\n")
     assert headrace(tmp_path, "logs", "spark", "--lines", "1") == (0, "two\n")

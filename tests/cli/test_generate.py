@@ -30,13 +30,13 @@ def first(count: int, rate: Rate) -> list[bytes]:
     return list(map(encoder_of(LINEAGE), islice(events_of(LINEAGE, rate), count)))
 
 
-def test_a_seed_fixes_every_byte() -> None:
+def test_seed_fixes_every_byte() -> None:
     assert first(200, Rate(seed=7)) == first(200, Rate(seed=7))
     assert first(200, Rate(seed=7)) != first(200, Rate(seed=8))
     assert first(5, Rate()) != first(5, Rate())
 
 
-def test_a_seeded_clock_moves_with_the_rate() -> None:
+def test_seeded_clock_moves_with_the_rate() -> None:
     start = int(FIRST_MOMENT.timestamp() * 1000)
     for per_second, step in ((10.0, 100), (None, 100), (500.0, 2)):
         moments = [event["timestamp"] for event in islice(events_of(LINEAGE, Rate(per_second=per_second, seed=1)), 3)]

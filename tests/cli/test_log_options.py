@@ -39,20 +39,20 @@ def test_without_log_options_a_command_says_what_it_said(here: Here) -> None:
 
 
 @pytest.mark.parametrize("option", ["--log-level", "--log-format"])
-def test_a_log_option_that_can_not_be_is_refused(here: Here, option: str) -> None:
+def test_log_option_that_can_not_be_is_refused(here: Here, option: str) -> None:
     code, said = here(option, "loud", "check", "lineage")
     assert code == 2
     assert option in said
     assert "loud" in said
 
 
-def test_a_log_setting_that_can_not_be_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_setting_that_can_not_be_is_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_LOG_LEVEL", "loud")
     code, said = here("doctor")
     assert (code, said.splitlines()[1]) == (2, "Set it to one of: debug, info, warning, error.")
 
 
-def test_an_unexpected_error_is_logged_and_raised(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_logged_and_raised(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise TypeError("a bug")
 

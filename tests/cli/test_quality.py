@@ -65,7 +65,7 @@ def test_rows_that_fail_now_are_counted_in_the_table_and_not_in_builds(tmp_path:
     assert reports["the price is known"].failing == 0
 
 
-def test_a_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here) -> None:
+def test_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here) -> None:
     prices = fill(tmp_path)
     refused = (CheckedExpectation("the price is positive", "fail", 4, 2, '{"id":"x"}'),)
     builds = [CheckedBuild(NAME, number, False, refused, time.time_ns() // 1_000) for number in (2, 3)]

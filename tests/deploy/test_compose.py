@@ -260,7 +260,7 @@ class _Polaris(BaseHTTPRequestHandler):
         pass
 
 
-def test_the_catalog_is_made_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalog_is_made_once(capsys: pytest.CaptureFixture[str]) -> None:
     handler = type("Handler", (_Polaris,), {"asked": [], "has_catalog": False})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

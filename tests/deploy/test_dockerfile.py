@@ -154,14 +154,14 @@ def start(tmp_path: Path, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_image_runs_headrace_and_parts_of_a_cluster(tmp_path: Path) -> None:
+def test_image_runs_headrace_and_parts_of_a_cluster(tmp_path: Path) -> None:
     assert start(tmp_path, "run", "payments") == ["headrace", "run", "payments"]
     assert start(tmp_path) == ["headrace", ""]
     assert start(tmp_path, "master", "--port", "7077")[:2] == ["spark-class", "org.apache.spark.deploy.master.Master"]
     assert start(tmp_path, "worker", "spark://m:7077")[1:] == ["org.apache.spark.deploy.worker.Worker", "spark://m:7077"]
 
 
-def test_the_image_runs_what_spark_on_kubernetes_asks_for(tmp_path: Path) -> None:
+def test_image_runs_what_spark_on_kubernetes_asks_for(tmp_path: Path) -> None:
     driver = start(tmp_path, "driver", "--properties-file", "/opt/spark/conf/spark.properties", "local:///main.py")
     assert driver[:5] == ["spark-submit", "--deploy-mode", "client", "--conf", "spark.driver.bindAddress=10.0.0.7"]
     assert driver[-1] == "local:///main.py"

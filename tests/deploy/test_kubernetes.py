@@ -61,7 +61,7 @@ def test_what_the_api_does_not_take_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", ["run.yaml", "build.yaml"])
-def test_an_application_runs_headrace_from_the_image(name: str, tmp_path: Path) -> None:
+def test_application_runs_headrace_from_the_image(name: str, tmp_path: Path) -> None:
     spec = applications()[name]
     lock = (FOLDER.parents[1] / "requirements.lock").read_text(encoding="utf-8")
     assert f"\npyspark=={spec['sparkVersion']} \\\n" in lock

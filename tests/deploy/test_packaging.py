@@ -34,7 +34,7 @@ def locked_versions() -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("requirement", RUNTIME, ids=str)
-def test_a_runtime_dependency_is_a_range_that_holds_the_locked_version(requirement: Requirement) -> None:
+def test_runtime_dependency_is_a_range_that_holds_the_locked_version(requirement: Requirement) -> None:
     operators = {part.operator for part in requirement.specifier}
     assert operators <= {">=", "<"}
     assert ">=" in operators
@@ -43,7 +43,7 @@ def test_a_runtime_dependency_is_a_range_that_holds_the_locked_version(requireme
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_a_lock_has_hashes_and_no_addresses(lock: Path) -> None:
+def test_lock_has_hashes_and_no_addresses(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
     assert "://" not in text
     assert not re.search(r"^--?[a-z]", text, re.MULTILINE), "an option of pip, such as an index"
@@ -57,7 +57,7 @@ def test_extras_that_errors_name_exist() -> None:
     assert named == EXTRAS.keys() - {"glue", "hive"}, "those two are named after the setting catalog.type"
 
 
-def test_the_version_is_in_one_place() -> None:
+def test_version_is_in_one_place() -> None:
     assert "version" in PROJECT["dynamic"]
     released = Version(__version__).base_version
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -68,5 +68,5 @@ def test_the_version_is_in_one_place() -> None:
     assert {service["image"].rpartition(":")[2] for service in services if "build" in service} == {released}
 
 
-def test_the_package_is_typed() -> None:
+def test_package_is_typed() -> None:
     assert (ROOT / "src/headrace/py.typed").is_file()

@@ -67,7 +67,7 @@ def registry() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_digest_is_asked_for_with_a_token(registry: str) -> None:
+def test_digest_is_asked_for_with_a_token(registry: str) -> None:
     def at(name: str) -> tuple[str, str]:
         return registry, f"library/{name}"
 

@@ -133,7 +133,7 @@ def test_log_lines_name_loggers_and_tables_that_exist(block: Block) -> None:
         "query 'SELECT 1' --engine oracle",
     ],
 )
-def test_a_wrong_command_does_not_parse(command: str) -> None:
+def test_wrong_command_does_not_parse(command: str) -> None:
     with pytest.raises(AssertionError, match=command.split()[0]):
         parse_command(shlex.split(command), strict=False)
 
@@ -146,7 +146,7 @@ def test_a_wrong_command_does_not_parse(command: str) -> None:
         ("http-events.md", ('stream="readings"', 'stream="reading"')),
     ],
 )
-def test_a_wrong_file_does_not_load(page: str, planted: tuple[str, str], tmp_path: Path) -> None:
+def test_wrong_file_does_not_load(page: str, planted: tuple[str, str], tmp_path: Path) -> None:
     blocks = [replace(block, text=block.text.replace(*planted)) for block in read_blocks(DOCS / "how-to" / page)]
     with pytest.raises(SpecError):
         load_files(blocks, tmp_path)

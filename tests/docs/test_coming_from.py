@@ -70,7 +70,7 @@ def exists(counterpart: str, page: str) -> bool:
 
 
 @pytest.mark.parametrize(("page", "name", "counterpart"), PAIRS, ids=lambda part: part.replace("/", " "))
-def test_a_name_has_a_counterpart_that_exists(page: str, name: str, counterpart: str) -> None:
+def test_name_has_a_counterpart_that_exists(page: str, name: str, counterpart: str) -> None:
     if counterpart == NONE:
         assert name in text_of(page)
         return
@@ -90,6 +90,6 @@ def test_names_on_our_side_exist(page: str) -> None:
 @pytest.mark.parametrize(
     "planted", ["make generate-chargs", "9999", "raw.shopify_order", "sources/logs.py", "headrace sttaus", "stg_strip_charges"]
 )
-def test_a_counterpart_that_does_not_exist_is_noticed(planted: str) -> None:
+def test_counterpart_that_does_not_exist_is_noticed(planted: str) -> None:
     with pytest.raises(AssertionError):
         assert exists(planted, "commerce")

@@ -39,7 +39,7 @@ def build_table(lake: Lake, pipeline: Pipeline, name: str, spark: SparkSession) 
     assert [outcome.error for outcome in build(open_lake(lake.settings(), pipeline, spark), table=name) if outcome.error] == []
 
 
-def test_the_new_pipeline_generates_lands_and_builds(lake: Lake, spark: SparkSession) -> None:
+def test_new_pipeline_generates_lands_and_builds(lake: Lake, spark: SparkSession) -> None:
     pipeline = write_example(lake, "new-pipeline.md", "orders")
     lake.command("generate", "orders", "--count", "200", "--rate", "0")
     build_table(lake, pipeline, "customer_totals", spark)
@@ -49,7 +49,7 @@ def test_the_new_pipeline_generates_lands_and_builds(lake: Lake, spark: SparkSes
     assert sum(row["total"] for row in totals) == sum(row["amount"] for row in charges)
 
 
-def test_the_quality_example_quarantines_rows(lake: Lake, spark: SparkSession) -> None:
+def test_quality_example_quarantines_rows(lake: Lake, spark: SparkSession) -> None:
     pipeline = write_example(lake, "quality.md", "payments")
     sample = pipeline.folder / "sample" / "charges.jsonl"
     charge = json.loads(sample.read_text(encoding="utf-8").splitlines()[0])
@@ -63,7 +63,7 @@ def test_the_quality_example_quarantines_rows(lake: Lake, spark: SparkSession) -
     assert any("amount is positive" in row["reason"] for row in lake.rows("metadata.quarantine"))
 
 
-def test_the_history_example_keeps_versions(lake: Lake, spark: SparkSession) -> None:
+def test_history_example_keeps_versions(lake: Lake, spark: SparkSession) -> None:
     pipeline = write_example(lake, "history.md", "payments")
     list(send_sample(lake, pipeline))
     build_table(lake, pipeline, "subscription_history", spark)

@@ -55,14 +55,14 @@ def other_words(text: str) -> list[str]:
     return [word for words in SYNONYMS.values() for word in words if re.search(rf"\b{word}\b", plain)]
 
 
-def test_the_glossary_is_short_and_explains_each_word_once() -> None:
+def test_glossary_is_short_and_explains_each_word_once() -> None:
     assert 35 <= len(WORDS) <= 45
     assert len(set(WORDS)) == len(WORDS)
     assert set(SYNONYMS) <= set(WORDS)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_the_code_uses_a_word(word: str) -> None:
+def test_code_uses_a_word(word: str) -> None:
     assert spellings(word).search(code())
 
 

@@ -118,5 +118,5 @@ def test_names_of_a_page_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     "planted", ["`plan_incremnt()`", "`kafka.sasl_mechanisms`", "`--full-refrsh`", "`iceberg/catalogs/`", "`.headrace/lgos/`"]
 )
-def test_a_planted_name_is_noticed(planted: str) -> None:
+def test_planted_name_is_noticed(planted: str) -> None:
     assert unknown_names(f"A page names {planted} and `headrace`.") == [planted.strip("`")]

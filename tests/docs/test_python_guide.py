@@ -19,7 +19,7 @@ GUIDE = DOCS / "how-to" / "python.md"
 
 
 @pytest.mark.services
-def test_the_guide_runs(
+def test_guide_runs(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop = lake.folder / "shop"

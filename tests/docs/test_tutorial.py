@@ -82,7 +82,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_the_tutorial_works_word_for_word(reader: Reader) -> None:
+def test_tutorial_works_word_for_word(reader: Reader) -> None:
     output = ""
     for block in read_blocks(TUTORIAL):
         if block.language == "text":
@@ -107,13 +107,13 @@ def missing_lines(shown: str, output: str) -> list[str]:
     return [line for line in shown.splitlines() if NUMBER.sub("0", line).strip() not in printed | {""}]
 
 
-def test_the_readme_shows_the_same_output() -> None:
+def test_readme_shows_the_same_output() -> None:
     (shown,) = [block.text for block in read_blocks(TUTORIAL) if block.language == "text"]
     lines = [line.strip() for line in README.read_text(encoding="utf-8").splitlines() if line.strip().startswith(("┃", "│"))]
     assert lines
     assert missing_lines("\n".join(lines), shown) == []
 
 
-def test_a_changed_output_is_noticed() -> None:
+def test_changed_output_is_noticed() -> None:
     assert missing_lines("rows  12\n\nseconds 1.5", "rows  7\nseconds 2") == []
     assert missing_lines("rows  12\nmissing 0", "rows  7\nseconds 2") == ["missing 0"]

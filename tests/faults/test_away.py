@@ -147,7 +147,7 @@ def test_each_is_away_for_a_minute(shop: StackLake) -> None:
     ],
     ids=["land", "build"],
 )
-def test_a_command_that_is_to_end_waits_too(shop: StackLake, command: tuple[str, ...], part: str, server: Embedded) -> None:
+def test_command_that_is_to_end_waits_too(shop: StackLake, command: tuple[str, ...], part: str, server: Embedded) -> None:
     pipeline = shop.pipeline("orders")
     events = [{"id": f"{server.name} {number}", "k": "k0", "n": number, "cents": 1} for number in range(100)]
     produce(shop.servers, pipeline.streams[0].topic, [json.dumps(event).encode() for event in events])

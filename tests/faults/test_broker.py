@@ -26,7 +26,7 @@ def own_broker(tmp_path: Path) -> Iterator[Settings]:
     stop_kafka(settings)
 
 
-def test_the_broker_is_killed_and_comes_back(make_lake: Callable[[str], Lake], own_broker: Settings) -> None:
+def test_broker_is_killed_and_comes_back(make_lake: Callable[[str], Lake], own_broker: Settings) -> None:
     before = start_kafka(own_broker, detached=True, report=lambda sentence: None)
     lake = make_lake(before.bootstrap_servers)
     make_topic(lake.servers, lake.topic, partitions=10)

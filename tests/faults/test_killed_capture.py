@@ -24,7 +24,7 @@ def shop(tmp_path: Path) -> Iterator[CapturedShop]:
     made.close()
 
 
-def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
+def test_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
     filled = shop.open(rate=40, seed=7, customers=100, products=40, orders=200)
     assert len(filled) == TABLES
     for part in PARTS:
@@ -43,7 +43,7 @@ def test_the_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
     assert all(table["different"] == 0 for table in tables)
 
 
-def test_a_row_changed_by_hand_is_seen_in_the_demo(shop: CapturedShop) -> None:
+def test_row_changed_by_hand_is_seen_in_the_demo(shop: CapturedShop) -> None:
     demo = start_headrace("demo", "storefront", "--exit", environ=shop.environ, folder=shop.folder)
     assert demo.wait(seconds=900) == 0, demo.said()
     said = demo.said()

@@ -116,7 +116,7 @@ def start_api(lake: Lake, port: int) -> Application:
     return api
 
 
-def test_the_api_and_the_broker_are_killed_under_load(
+def test_api_and_the_broker_are_killed_under_load(
     make_lake: Callable[[str], Lake], spark: SparkSession, tmp_path: Path
 ) -> None:
     own = with_own_ports(load_settings(flags={}, environ={}, folder=tmp_path / "broker"))

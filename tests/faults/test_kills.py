@@ -43,7 +43,7 @@ def checkpoints(lake: Lake) -> set[int]:
 
 
 @pytest.mark.parametrize("place", ["plan", "read", "decode", "write", "log", "committing", "commit"])
-def test_the_application_is_killed(landed: Landed, spark: SparkSession, place: str) -> None:
+def test_application_is_killed(landed: Landed, spark: SparkSession, place: str) -> None:
     lake, sent, good = landed
     died = lake.start("land", "lineage", "--once", HEADRACE_FAULT=f"kill-application@{place}")
     assert died.wait() == -signal.SIGKILL, died.said()
@@ -64,7 +64,7 @@ def test_the_application_is_killed(landed: Landed, spark: SparkSession, place: s
         assert not names_logged(lake, "orphan"), "its successor has committed the quarantine"
 
 
-def test_a_worker_is_killed_while_it_writes(landed: Landed, spark: SparkSession) -> None:
+def test_worker_is_killed_while_it_writes(landed: Landed, spark: SparkSession) -> None:
     lake, sent, good = landed
     with faulty_workers(spark, "kill-worker@writing") as log:
         lake.land(spark)
@@ -73,7 +73,7 @@ def test_a_worker_is_killed_while_it_writes(landed: Landed, spark: SparkSession)
 
 
 @pytest.mark.parametrize("place", ["write", "log"])
-def test_a_task_that_fails_is_tried_again(landed: Landed, spark: SparkSession, place: str) -> None:
+def test_task_that_fails_is_tried_again(landed: Landed, spark: SparkSession, place: str) -> None:
     lake, sent, good = landed
     with faulty_workers(spark, f"fail-task@{place}") as log:
         lake.land(spark)

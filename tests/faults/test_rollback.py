@@ -25,7 +25,7 @@ def snapshot_of(lake: Lake, name: str) -> int:
 
 @pytest.mark.parametrize("bad_every", [(10, 0, 10), (10, 0, 0), (0, 10, 0)])
 @pytest.mark.parametrize("to", [1, 2])
-def test_a_rollback_between_two_runs(lake: Lake, spark: SparkSession, bad_every: tuple[int, ...], to: int) -> None:
+def test_rollback_between_two_runs(lake: Lake, spark: SparkSession, bad_every: tuple[int, ...], to: int) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     snapshots: list[int] = []
     sent: list[Sent] = []
@@ -47,7 +47,7 @@ def test_a_rollback_between_two_runs(lake: Lake, spark: SparkSession, bad_every:
     check_exactly_once(lake, sent + some, good=good | events)
 
 
-def test_a_rollback_under_a_running_application(lake: Lake, spark: SparkSession) -> None:
+def test_rollback_under_a_running_application(lake: Lake, spark: SparkSession) -> None:
     """Its next batch would start where the table no longer ends; it is refused, and a new application lands it all."""
     make_topic(lake.servers, lake.topic)
     sent, good = send_lineage(lake, 60, seed=1, bad_every=10)

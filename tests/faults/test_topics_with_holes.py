@@ -34,7 +34,7 @@ def read_offsets(lake: Lake) -> set[int]:
     }
 
 
-def test_a_compacted_topic(lake: Lake, spark: SparkSession) -> None:
+def test_compacted_topic(lake: Lake, spark: SparkSession) -> None:
     config = {
         "cleanup.policy": "compact",
         "segment.ms": "100",

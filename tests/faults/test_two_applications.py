@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
-def test_a_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None:
+def test_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None:
     make_topic(lake.servers, lake.topic, partitions=10)
     sent, good = send_lineage(lake, 500, seed=1, partitions=10, bad_every=100)
     first = lake.start("run", "lineage")
@@ -42,7 +42,7 @@ def test_a_second_run_is_refused_and_the_first_ends_in_order(lake: Lake) -> None
     check_exactly_once(lake, sent + more, good=good | more_good)
 
 
-def test_an_application_that_was_taken_over_from_can_not_commit(lake: Lake, spark: SparkSession) -> None:
+def test_application_that_was_taken_over_from_can_not_commit(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic)
     sent, good = send_lineage(lake, 300, seed=1, bad_every=100)
     lake.land(spark)

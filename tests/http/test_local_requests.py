@@ -19,7 +19,7 @@ def test_requests_for_a_local_host_pass(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["", "evil.example", "evil.example:8083", "127.0.0.1.evil.example", "localhost.evil.example:1"]
 )
-def test_a_foreign_host_is_refused(host: str) -> None:
+def test_foreign_host_is_refused(host: str) -> None:
     refusal = refuse_foreign("GET", {"host": host})
     assert refusal is not None
     assert refusal.status == 421
@@ -30,7 +30,7 @@ def test_a_foreign_host_is_refused(host: str) -> None:
     ["http://evil.example", "null", "http://127.0.0.1:3000", "file://", "http://127.0.0.1:8083.evil.example", "http://["],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-def test_a_foreign_origin_is_refused(origin: str, method: str) -> None:
+def test_foreign_origin_is_refused(origin: str, method: str) -> None:
     refusal = refuse_foreign(method, {"host": "127.0.0.1:8083", "origin": origin, **JSON})
     assert refusal is not None
     assert refusal.status == 403
@@ -60,7 +60,7 @@ def test_requests_without_a_preflight_are_refused(headers: dict[str, str]) -> No
     assert refusal.status == 415
 
 
-def test_a_form_is_accepted_where_one_is_expected() -> None:
+def test_form_is_accepted_where_one_is_expected() -> None:
     form = {"host": "127.0.0.1", "content-type": "application/x-www-form-urlencoded", "content-length": "2"}
     assert refuse_foreign("POST", form, takes_form=True) is None
     assert refuse_foreign("POST", {**form, "content-type": "text/plain"}, takes_form=True) is not None

@@ -128,7 +128,7 @@ def test_metadata_is_parsed_once_and_never_stale(catalog: Catalog, tmp_path: Pat
     ("kind", "uri", "package"),
     [("glue", "", "boto3"), ("hive", "thrift://metastore:9083", "thrift")],
 )
-def test_a_missing_client_of_a_catalog_names_its_extra(
+def test_missing_client_of_a_catalog_names_its_extra(
     kind: str, uri: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == package or name == f"pyiceberg.catalog.{kind}"]:

@@ -95,7 +95,7 @@ def test_partitions_are_folders(tmp_path: Path, transform: Transform, row: dict[
 
 
 @pytest.mark.parametrize("text", ["x" * 5_000, "é♥" * 500])
-def test_a_partition_value_longer_than_a_file_name_is_written(tmp_path: Path, text: str) -> None:
+def test_partition_value_longer_than_a_file_name_is_written(tmp_path: Path, text: str) -> None:
     files = write(tmp_path, format_of(Transform("identity", "name")), {"name": text}, {"name": f"{text}!"})
     assert sorted(file.partition[0] for file in files) == [text, f"{text}!"]
     assert len(set(folders(tmp_path, files))) == 2

@@ -104,7 +104,7 @@ def test_after_a_rollback_the_entry_is_that_of_the_snapshot(catalog: Catalog, ta
     assert read_ledger(again).checkpoint_id == 4
 
 
-def test_a_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: Catalog, table: Table) -> None:
+def test_rollback_by_compaction_on_an_older_branch_is_noticed(catalog: Catalog, table: Table) -> None:
     """Rolled back, then written to by someone else: the newest entry is no ancestor, though its number is smaller."""
     first = land(catalog, table, {0: 3}, writer="a")
     target = first.metadata.current_snapshot_id

@@ -42,7 +42,7 @@ def deletes_of(files: tuple[LiveFile, ...]) -> list[list[str]]:
     return [[delete.file_path for delete in file.deletes] for file in files]
 
 
-def test_a_table_without_a_snapshot_has_no_files(things: Table) -> None:
+def test_table_without_a_snapshot_has_no_files(things: Table) -> None:
     assert LiveFiles().of(things, None) == ()
 
 
@@ -65,7 +65,7 @@ def test_files_that_were_overwritten_are_gone(catalog: Catalog, things: Table) -
     assert [file.rows for file in LiveFiles().of(table, None)] == [1]
 
 
-def test_a_new_snapshot_reads_only_its_new_manifests(catalog: Catalog, things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_snapshot_reads_only_its_new_manifests(catalog: Catalog, things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     fetch = ManifestFile.fetch_manifest_entry
 
@@ -85,7 +85,7 @@ def test_a_new_snapshot_reads_only_its_new_manifests(catalog: Catalog, things: T
     assert len(read) == 1
 
 
-def test_the_manifest_cache_is_bounded_and_still_right(catalog: Catalog, things: Table) -> None:
+def test_manifest_cache_is_bounded_and_still_right(catalog: Catalog, things: Table) -> None:
     table = things
     for number in range(4):
         table = append(catalog, table, number)
@@ -96,7 +96,7 @@ def test_the_manifest_cache_is_bounded_and_still_right(catalog: Catalog, things:
     assert len(files.of(table, None)) == 4
 
 
-def test_a_delete_applies_to_files_that_are_not_newer(catalog: Catalog, things: Table) -> None:
+def test_delete_applies_to_files_that_are_not_newer(catalog: Catalog, things: Table) -> None:
     table = append(catalog, things, 1, 2)
     path = LiveFiles().of(table, None)[0].path
     table = append(catalog, table, 3)
@@ -132,7 +132,7 @@ def test_equality_deletes_are_refused(catalog: Catalog, things: Table) -> None:
         LiveFiles().of(table, None)
 
 
-def test_a_snapshot_that_does_not_exist_is_named(catalog: Catalog, things: Table) -> None:
+def test_snapshot_that_does_not_exist_is_named(catalog: Catalog, things: Table) -> None:
     table = append(catalog, things, 1)
     with pytest.raises(BuildError, match="snapshot 42 does not exist"):
         LiveFiles().of(table, 42)

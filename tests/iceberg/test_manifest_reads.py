@@ -57,7 +57,7 @@ def test_entries_are_those_that_pyiceberg_reads(table: Table, monkeypatch: pytes
         assert read_all(table) == wanted
 
 
-def test_a_schema_is_resolved_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_is_resolved_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     use_resolved_schemas()
     wanted = read_all(table)
     monkeypatch.setattr(manifest_reads, "resolve_reader", None)
@@ -65,7 +65,7 @@ def test_a_schema_is_resolved_once(table: Table, monkeypatch: pytest.MonkeyPatch
     assert read_all(table) == wanted
 
 
-def test_a_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = table.current_snapshot()
     assert snapshot
     found = manifests_of(snapshot, table.io)

@@ -251,7 +251,7 @@ def test_merging_asks_a_snapshot_only_for_what_the_adapter_passes() -> None:
     assert actual == expected, f"PyIceberg merges with {actual}: {_ADAPT}/row_delta_snapshot.py (_DataManifests)"
 
 
-def test_a_transaction_holds_its_updates_until_it_is_committed(catalog: Catalog, table: Table) -> None:
+def test_transaction_holds_its_updates_until_it_is_committed(catalog: Catalog, table: Table) -> None:
     transaction = TableTransaction(table)
     assert transaction.table_metadata is table.metadata, "it copies metadata before anything is staged"
     assert (staged_updates(transaction), staged_requirements(transaction)) == ((), ())
@@ -263,7 +263,7 @@ def test_a_transaction_holds_its_updates_until_it_is_committed(catalog: Catalog,
     assert catalog.load_table("raw.numbers").properties["colour"] == "red"
 
 
-def test_a_planned_schema_is_not_committed(catalog: Catalog, table: Table) -> None:
+def test_planned_schema_is_not_committed(catalog: Catalog, table: Table) -> None:
     update = table.transaction().update_schema().add_column("word", StringType())
     assert planned_schema(update).column_names == ["n", "word"]
     assert catalog.load_table("raw.numbers").schema().column_names == ["n"]

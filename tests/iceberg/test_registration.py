@@ -131,7 +131,7 @@ def test_one_table_is_registered_by_name(settings: Settings) -> None:
     assert [table.name for table in find_unregistered(catalog, settings.warehouse)] == [NAMES[2], NAMES[1]]
 
 
-def test_the_newest_of_two_metadata_files_of_one_version_is_registered(settings: Settings) -> None:
+def test_newest_of_two_metadata_files_of_one_version_is_registered(settings: Settings) -> None:
     """A commit that lost a race leaves its file behind."""
     catalog = open_catalog(settings)
     table = land(catalog, ensure(catalog, settings), first=0)

@@ -104,7 +104,7 @@ def test_missing_value_is_rejected_with_its_path(kind: pa.DataType, value: objec
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), LEAF, pa.large_list(pa.int64()), pa.map_(pa.large_string(), pa.int64())])
-def test_a_required_column_is_never_null(kind: pa.DataType) -> None:
+def test_required_column_is_never_null(kind: pa.DataType) -> None:
     with pytest.raises(RequiredNullError, match="`c`"):
         written(marked([None], kind), nullable=False)
 

@@ -151,7 +151,7 @@ def delete_with_spark(lake: DeltaTable, session: SparkSession) -> None:
     check_spark(lake, session)
 
 
-def test_a_rewritten_manifest_keeps_sequence_numbers_and_names_what_left(catalog: Catalog, tmp_path: Path) -> None:
+def test_rewritten_manifest_keeps_sequence_numbers_and_names_what_left(catalog: Catalog, tmp_path: Path) -> None:
     table = create_table(catalog, f"file://{tmp_path}/orders", by_day=False)
     parts = [as_arrow([(number, START, "a"), (number + 1, START, "b")]) for number in (0, 2)]
     commit(catalog, RowDelta(added=stage_rows(table, parts)))
@@ -206,7 +206,7 @@ def test_deleting_again_holds_the_old_positions_and_replaces_the_file(catalog: C
         stage_position_deletes(table, [(task, pa.array([6]))])
 
 
-def test_a_delta_that_changes_files_names_its_snapshot(catalog: Catalog, tmp_path: Path) -> None:
+def test_delta_that_changes_files_names_its_snapshot(catalog: Catalog, tmp_path: Path) -> None:
     table = create_table(catalog, f"file://{tmp_path}/orders", by_day=False)
     files = stage_rows(table, [as_arrow([(1, None, None)])])
     with pytest.raises(ValueError, match="snapshot"):

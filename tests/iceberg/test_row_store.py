@@ -298,7 +298,7 @@ def test_rows_of_several_batches_are_found(ids: Table, tmp_path: Path, monkeypat
     assert fetch(store, ids, *numbers) == numbers
 
 
-def test_a_projection_returns_its_columns_in_their_order(ids: Table, tmp_path: Path) -> None:
+def test_projection_returns_its_columns_in_their_order(ids: Table, tmp_path: Path) -> None:
     store, files = RowStore(tmp_path / "cache", most_bytes=LARGE), LiveFiles().of(ids, None)
     match = wanted(1, 10_001)
     assert sorted(store.fetch(ids, files, columns=["n"], match=match).to_pydict()["n"]) == [1, 10_001]
@@ -314,7 +314,7 @@ def test_hashes_that_collide_do_not_add_rows(ids: Table, tmp_path: Path, monkeyp
     assert fetch(store, ids, 3, 10_001) == [3, 10_001]
 
 
-def test_an_index_serves_any_order_of_its_columns(ids: Table, tmp_path: Path) -> None:
+def test_index_serves_any_order_of_its_columns(ids: Table, tmp_path: Path) -> None:
     store, files = RowStore(tmp_path / "cache", most_bytes=LARGE), LiveFiles().of(ids, None)
     both = pa.table({"n": pa.array([3, 4], pa.int32()), "id": ["id-3", "id-5"]})
     assert store.fetch(ids, files, match=both)["n"].to_pylist() == [3]
@@ -495,7 +495,7 @@ def test_estimated_rows_are_near_what_is_stored(catalog: Catalog, tmp_path: Path
     assert stored / 2 < estimate_bytes(file.file, table.schema()) < stored * 3
 
 
-def test_the_least_recently_used_rows_are_evicted(ids: Table, tmp_path: Path) -> None:
+def test_least_recently_used_rows_are_evicted(ids: Table, tmp_path: Path) -> None:
     folder, files = tmp_path / "cache", LiveFiles().of(ids, None)
     RowStore(folder, most_bytes=LARGE).rows(ids, files[0])
     (first,) = cached(folder)
@@ -509,7 +509,7 @@ def test_the_least_recently_used_rows_are_evicted(ids: Table, tmp_path: Path) ->
     assert second.exists()
 
 
-def test_a_file_that_exceeds_the_bound_is_refused(ids: Table, tmp_path: Path) -> None:
+def test_file_that_exceeds_the_bound_is_refused(ids: Table, tmp_path: Path) -> None:
     files = LiveFiles().of(ids, None)
     store = RowStore(tmp_path / "cache", most_bytes=files[0].size + 1_000)
     for _ in range(2):

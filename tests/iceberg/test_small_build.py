@@ -316,7 +316,7 @@ def test_commit_does_not_overwrite_a_concurrent_build(
     assert ids(catalog) == [0, 1, 2, 3, 4, 5, *([30] if other_changes_rows else [])]
 
 
-def test_a_build_without_rows_makes_a_snapshot_only_on_a_rest_catalog(catalog: Catalog, built: Table) -> None:
+def test_build_without_rows_makes_a_snapshot_only_on_a_rest_catalog(catalog: Catalog, built: Table) -> None:
     planned = read_build(built)
     new = replace(next_entry(planned), reads={"raw.orders": InputState(5, 1)})
     entry = commit_small_build(catalog, NAME, delta=RowDelta(), planned=planned, new=new)
@@ -331,14 +331,14 @@ def test_a_build_without_rows_makes_a_snapshot_only_on_a_rest_catalog(catalog: C
     assert ids(catalog) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_first_build_may_be_empty(catalog: Catalog, location: str) -> None:
+def test_first_build_may_be_empty(catalog: Catalog, location: str) -> None:
     create_table(catalog, location, by_day=False)
     assert commit(catalog, RowDelta()).build_id == 1
     assert ids(catalog) == []
     assert (catalog.load_table(str(NAME)).current_snapshot() is None) == isinstance(catalog, MetastoreCatalog)
 
 
-def test_the_entry_is_in_the_properties_and_in_the_summary(catalog: Catalog, built: Table) -> None:
+def test_entry_is_in_the_properties_and_in_the_summary(catalog: Catalog, built: Table) -> None:
     entry = commit(catalog, delta_deleting(built))
     table = catalog.load_table(str(NAME))
     snapshot = table.current_snapshot()

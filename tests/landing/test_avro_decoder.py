@@ -107,14 +107,14 @@ GOOD = event(1)
         (None, "empty value"),
     ],
 )
-def test_a_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
+def test_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
     rows, bad = decode(avro_stream(LINEAGE), [event(0), value, event(2)])
     assert list(bad) == [1]
     assert bad[1].startswith(reason), bad[1]
     assert [row["uuid"][:8] for row in rows] == ["00000000", "00000002"]
 
 
-def test_a_message_that_lacks_what_the_next_has_too_much() -> None:
+def test_message_that_lacks_what_the_next_has_too_much() -> None:
     """Concatenated they are two valid messages, so only their borders reveal the damage."""
     first, second = event(1), event(2)
     values: list[bytes | None] = [event(0), first[:-2], first[-2:] + second, event(3)]
@@ -124,7 +124,7 @@ def test_a_message_that_lacks_what_the_next_has_too_much() -> None:
     assert decode_stored(decoder_for(avro_stream(LINEAGE)), values) is None
 
 
-def test_a_message_that_borrows_from_the_frame_of_the_next() -> None:
+def test_message_that_borrows_from_the_frame_of_the_next() -> None:
     """A string that is longer than its message takes in the frame of the next record, and its own missing number is in there.
 
     The first row reads well, and so do all that follow if the last record returns what was taken.
@@ -146,7 +146,7 @@ def test_numbers_that_are_longer_than_they_must_be_are_the_same_numbers() -> Non
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**33 + 2**31 - 1, 2**33 + 5, 2**40])
-def test_a_number_past_an_int_is_an_overflow(number: int) -> None:
+def test_number_past_an_int_is_an_overflow(number: int) -> None:
     avsc = record(("i", "int"))
     rows, bad = decode(avro_stream(avsc), [zigzag(1), zigzag(number), zigzag(2)])
     assert [row["i"] for row in rows] == [1, 2]
@@ -154,7 +154,7 @@ def test_a_number_past_an_int_is_an_overflow(number: int) -> None:
 
 
 @pytest.mark.parametrize("branch", [2, 3, 100])
-def test_a_branch_that_a_union_does_not_have(branch: int) -> None:
+def test_branch_that_a_union_does_not_have(branch: int) -> None:
     avsc = record(("n", ["null", "long"]))
     rows, bad = decode(avro_stream(avsc), [zigzag(1) + zigzag(5), zigzag(branch) + zigzag(6), zigzag(0)])
     assert [row["n"] for row in rows] == [5, None]
@@ -162,7 +162,7 @@ def test_a_branch_that_a_union_does_not_have(branch: int) -> None:
 
 
 @pytest.mark.parametrize("byte", [2, 255])
-def test_a_boolean_that_is_neither(byte: int) -> None:
+def test_boolean_that_is_neither(byte: int) -> None:
     avsc = record(("b", "boolean"))
     stream = avro_stream(avsc)
     alone = decode(stream, [bytes([byte])])
@@ -175,7 +175,7 @@ def test_a_boolean_that_is_neither(byte: int) -> None:
 
 @pytest.mark.parametrize("kind", ["timestamp-millis", "timestamp-micros", "local-timestamp-millis"])
 @pytest.mark.parametrize("number", [2**62, -(2**62), 2**63 - 1, -(2**63), 253_402_300_800_000_000])
-def test_a_time_outside_the_calendar_is_refused(kind: str, number: int) -> None:
+def test_time_outside_the_calendar_is_refused(kind: str, number: int) -> None:
     avsc = record(("at", {"type": "long", "logicalType": kind}))
     rows, bad = decode(avro_stream(avsc), [zigzag(0), zigzag(number), zigzag(1)])
     assert len(rows) == 2
@@ -183,7 +183,7 @@ def test_a_time_outside_the_calendar_is_refused(kind: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [2**31 - 1, -(2**31), 2_932_897, -719_163])
-def test_a_date_outside_the_calendar_is_refused(number: int) -> None:
+def test_date_outside_the_calendar_is_refused(number: int) -> None:
     avsc = record(("day", {"type": "int", "logicalType": "date"}))
     rows, bad = decode(avro_stream(avsc), [zigzag(0), zigzag(number), zigzag(1)])
     assert [row["day"] for row in rows] == [date(1970, 1, 1), date(1970, 1, 2)]
@@ -207,7 +207,7 @@ def test_types_that_are_decoded_one_by_one() -> None:
     assert rows == [{**row, "m": list(row["m"].items())} for row in wanted]
 
 
-def test_a_decimal_with_more_digits_than_its_type_is_an_overflow() -> None:
+def test_decimal_with_more_digits_than_its_type_is_an_overflow() -> None:
     avsc = record(("amount", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}))
 
     def amount(unscaled: int) -> bytes:
@@ -219,7 +219,7 @@ def test_a_decimal_with_more_digits_than_its_type_is_an_overflow() -> None:
     assert {index: reason.split(":")[0] for index, reason in bad.items()} == {1: "overflow", 2: "overflow"}
 
 
-def test_a_type_that_is_named_twice() -> None:
+def test_type_that_is_named_twice() -> None:
     point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
     avsc = record(("here", point), ("there", "Point"))
     rows, bad = decode(avro_stream(avsc), [encode(avsc, {"here": {"x": 1}, "there": {"x": 2}})])
@@ -244,7 +244,7 @@ def test_a_type_that_is_named_twice() -> None:
         ),
     ],
 )
-def test_a_message_that_is_cut_anywhere_is_truncated(avsc: str, whole: dict[str, Any]) -> None:
+def test_message_that_is_cut_anywhere_is_truncated(avsc: str, whole: dict[str, Any]) -> None:
     value = encode(avsc, whole)
     rows, bad = decode(avro_stream(avsc), [value, *(value[:size] for size in range(1, len(value))), value])
     assert len(rows) == 2

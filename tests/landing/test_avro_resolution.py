@@ -119,7 +119,7 @@ def read_one(writer: Any, reader: Any, value: Any) -> Any:
         (decimal(5, 2), "bytes", Decimal("1.05"), b"\x69"),
     ],
 )
-def test_a_value_is_read_as_the_readers_type(writer: Any, reader: Any, value: Any, wanted: Any) -> None:
+def test_value_is_read_as_the_readers_type(writer: Any, reader: Any, value: Any, wanted: Any) -> None:
     found = read_one(writer, reader, value)
     assert (found, type(found)) == (wanted, type(wanted))
 
@@ -151,7 +151,7 @@ def test_types_that_do_not_resolve_are_named_with_their_field(writer: Any, reade
         )
 
 
-def test_a_null_or_a_symbol_that_the_reader_lacks_is_refused_alone() -> None:
+def test_null_or_a_symbol_that_the_reader_lacks_is_refused_alone() -> None:
     rows, bad = read(record(field("x", ["null", "int"])), record(field("x", "int")), {"x": 1}, {"x": None}, {"x": 3})
     assert ([row["x"] for row in rows], list(bad)) == ([1, 3], [1])
     assert bad[1] == "no place for a value: `x` is null, and the stream's schema allows none"
@@ -168,7 +168,7 @@ def test_a_null_or_a_symbol_that_the_reader_lacks_is_refused_alone() -> None:
     assert ([row["x"] for row in rows], list(bad)) == ([4], [0])
 
 
-def test_a_null_without_a_place_in_a_damaged_message_is_refused_too() -> None:
+def test_null_without_a_place_in_a_damaged_message_is_refused_too() -> None:
     writer, reader = record(field("x", ["null", "int"]), field("s", "string")), record(field("x", "int"), field("s", "string"))
     resolution = resolve(json.dumps(writer), json.dumps(reader))
     decoder = AvroDecoder("", schema=schema_of(avro_stream(json.dumps(reader))), resolution=resolution)
@@ -201,7 +201,7 @@ NESTED = record(field("b", "bytes", default="\u00ff"), field("n", ["null", "int"
         ({"type": "string", "logicalType": "uuid"}, "u", "u"),
     ],
 )
-def test_a_field_that_only_the_reader_has_is_its_default(kind: Any, default: Any, wanted: Any) -> None:
+def test_field_that_only_the_reader_has_is_its_default(kind: Any, default: Any, wanted: Any) -> None:
     added = field("new", kind, default=default)
     rows, bad = read(record(field("a", "int")), record(added, field("a", "int")), {"a": 1}, {"a": 2})
     assert (rows, bad) == ([{"a": 1, "new": wanted}, {"a": 2, "new": wanted}], {})
@@ -218,7 +218,7 @@ def test_a_field_that_only_the_reader_has_is_its_default(kind: Any, default: Any
     assert rows[0]["in"] == [{"a": 1, "new": wanted}, {"a": 2, "new": wanted}]
 
 
-def test_a_field_without_a_default_has_to_be_there() -> None:
+def test_field_without_a_default_has_to_be_there() -> None:
     with pytest.raises(MismatchError, match=r"^`new` is not in it, and the stream's schema has no default for it$"):
         resolve(json.dumps(record(field("a", "int"))), json.dumps(record(field("a", "int"), field("new", "int"))))
 
@@ -231,7 +231,7 @@ def test_fields_are_found_by_their_names_and_aliases() -> None:
     assert resolve(json.dumps(writer), json.dumps(reader)).ignored == ("gone",)
 
 
-def test_a_name_comes_before_an_alias() -> None:
+def test_name_comes_before_an_alias() -> None:
     reader = record(field("now", "int", aliases=["old"]))
     rows, _ = read(record(field("old", "int"), field("now", "int")), reader, {"old": 1, "now": 2})
     assert rows == [{"now": 2}]
@@ -251,7 +251,7 @@ def test_aliases_inside_of_records_and_of_a_type_that_is_used_twice() -> None:
     assert rows == [{"from": {"y": 2, "x": 1.0}, "to": {"y": 4, "x": 3.0}}, {"from": {"y": 2, "x": 1.0}, "to": None}]
 
 
-def test_a_recursive_or_null_field_that_the_reader_leaves_out_is_skipped() -> None:
+def test_recursive_or_null_field_that_the_reader_leaves_out_is_skipped() -> None:
     node = record(field("label", "string"), field("children", {"type": "array", "items": "Node"}), name="Node")
     writer = record(field("tree", node), field("none", "null"), field("a", "int"))
     tree = {"label": "x", "children": [{"label": "y", "children": []}]}
@@ -262,7 +262,7 @@ def test_a_recursive_or_null_field_that_the_reader_leaves_out_is_skipped() -> No
 @pytest.mark.parametrize(
     "text", ["", "{", '"string"', '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "no"}]}', "[]"]
 )
-def test_a_registered_text_that_is_no_record_is_a_mismatch(text: str) -> None:
+def test_registered_text_that_is_no_record_is_a_mismatch(text: str) -> None:
     with pytest.raises(MismatchError):
         resolve(text, json.dumps(record(field("a", "int"))))
 
@@ -357,7 +357,7 @@ NOTHING = {"type": "fixed", "name": "Nothing", "size": 0}
     ],
 )
 @pytest.mark.parametrize("inside", ["field", "union", "record", "map"])
-def test_an_array_whose_items_take_no_bytes_is_refused(items: Any, inside: str) -> None:
+def test_array_whose_items_take_no_bytes_is_refused(items: Any, inside: str) -> None:
     """A message of eight bytes could block a worker for years, and with it every stream."""
     array = {"type": "array", "items": items}
     kinds = {"field": array, "union": ["null", array], "record": record(field("in", array), name="In")}
@@ -368,7 +368,7 @@ def test_an_array_whose_items_take_no_bytes_is_refused(items: Any, inside: str) 
         resolve(json.dumps(writer), json.dumps(record(field("x", "int"))))
 
 
-def test_an_array_of_named_or_optional_items_is_read() -> None:
+def test_array_of_named_or_optional_items_is_read() -> None:
     node = record(field("next", ["null", "Node"]), name="Node")
     writer = record(
         field("x", "int"), field("a", {"type": "array", "items": ["null"]}), field("b", {"type": "array", "items": node})

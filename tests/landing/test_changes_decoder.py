@@ -215,7 +215,7 @@ WRAPPED = ORDERS.wrapped(change({"id": 1, "total": Decimal("1.00"), "note": "x"}
         ),
     ],
 )
-def test_a_bad_message_is_refused_with_its_reason(value: bytes, reason: str) -> None:
+def test_bad_message_is_refused_with_its_reason(value: bytes, reason: str) -> None:
     rows, bad = decode(decoder(ORDERS), [GOOD, value, WRAPPED, None])
     assert list(bad) == [1]
     assert bad[1].startswith(reason), bad[1]
@@ -224,7 +224,7 @@ def test_a_bad_message_is_refused_with_its_reason(value: bytes, reason: str) -> 
 
 
 @pytest.mark.parametrize("digits", [b"\x00\x98\x96\x80\x00\x00\x00", b"\x7f" * 17, b""])
-def test_a_decimal_with_too_many_digits_is_refused_alone(digits: bytes) -> None:
+def test_decimal_with_too_many_digits_is_refused_alone(digits: bytes) -> None:
     wrong = Table({"id": INT, "total": BYTES, "note": TEXT})
     value = wrong.framed(change({"id": 2, "total": digits, "note": "x"}), schema_id=1)
     rows, bad = decode(decoder(ORDERS), [GOOD, value, GOOD])
@@ -264,7 +264,7 @@ def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
         ("more", decimal(50, 2), '"more" is not a decimal type that a table can store'),
     ],
 )
-def test_a_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str) -> None:
+def test_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str) -> None:
     columns = {name: type_ for name, type_ in ORDERS.columns.items() if name.lower() != column.lower()}
     other = Table({**columns, column: found})
     row = dict.fromkeys(other.columns) | {"id": "1" if column == "id" else 1}
@@ -282,7 +282,7 @@ def test_a_schema_that_the_table_cannot_hold(column: str, found: Any, reason: st
     ("column", "found", "wanted"),
     [("id", LONG, "long"), ("total", decimal(12, 2), "decimal(12,2)"), ("email", TEXT, "string"), ("tax", ANY_SCALE, "struct")],
 )
-def test_a_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted: str) -> None:
+def test_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted: str) -> None:
     other = Table({**ORDERS.columns, column: found})
     row = dict.fromkeys(other.columns) | {"id": 1}
     for value in (other.framed(change(row), schema_id=2), other.wrapped(change(row))):
@@ -295,7 +295,7 @@ def test_a_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted
         assert decode(decoder(other, ORDERS, other), [GOOD, value])[1] == {}
 
 
-def test_a_map_and_a_narrower_table_of_long_ago() -> None:
+def test_map_and_a_narrower_table_of_long_ago() -> None:
     """A table that has grown accepts older messages."""
     grown = Table({"id": LONG, "total": decimal(20, 2), "note": TEXT, "ratio": DOUBLE, "words": PAIRS})
     old = Table({"id": INT, "total": decimal(10, 2), "ratio": FLOAT, "words": PAIRS})
@@ -306,7 +306,7 @@ def test_a_map_and_a_narrower_table_of_long_ago() -> None:
     assert rows[0]["after"] == rows[1]["after"] == {**row, "note": None, "words": [("a", "b"), ("c", None)]}
 
 
-def test_a_new_part_of_the_envelope_is_a_new_column() -> None:
+def test_new_part_of_the_envelope_is_a_new_column() -> None:
     avsc = ORDERS.avsc.replace('"fields": [{"name": "before"', '"fields": [{"name": "extra", "type": "int"}, {"name": "before"')
 
     class One(Registry):
@@ -318,7 +318,7 @@ def test_a_new_part_of_the_envelope_is_a_new_column() -> None:
     assert growth.value.columns[0][0] == Column("extra", Primitive("int"))
 
 
-def test_a_registry_is_asked_once_for_each_schema() -> None:
+def test_registry_is_asked_once_for_each_schema() -> None:
     with play_registry() as server:
         registry = Registry(server.url)
         server.add(1, ORDERS.avsc)
@@ -330,7 +330,7 @@ def test_a_registry_is_asked_once_for_each_schema() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])
-def test_a_registry_that_is_away_is_worth_trying_again(status: int) -> None:
+def test_registry_that_is_away_is_worth_trying_again(status: int) -> None:
     """A web server that is not a registry also responds 404, and no message may be refused for that."""
     with play_registry() as server:
         server.status = status
@@ -369,7 +369,7 @@ def test_changes_are_resolved_to_the_streams_own_schema() -> None:
     assert rows[1]["before"] == {"key": 3, "total": None, "note": None, "state": "new", "extra": None}
 
 
-def test_a_default_that_connect_wrote_is_not_filled_in() -> None:
+def test_default_that_connect_wrote_is_not_filled_in() -> None:
     """It is the database's default, or a placeholder such as 1970 for `now()`; a dropped column is null."""
     file = Table({"id": INT, "stock": INT})
     kind = '{"type": "int", "connect.default": 5}'

@@ -125,13 +125,13 @@ GOOD = frame(1, encode(V1, {"id": "a", "total": 5}))
         (b"\x00\x00", "truncated Avro"),
     ],
 )
-def test_a_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
+def test_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
     rows, bad = decode(decoder(Schemas(V1, STRANGE)), [GOOD, value, PLAIN])
     assert (sorted(rows), list(bad)) == ([0, 2], [1])
     assert bad[1].startswith(reason), bad[1]
 
 
-def test_a_schema_that_does_not_fit_is_reported_once() -> None:
+def test_schema_that_does_not_fit_is_reported_once() -> None:
     values: list[bytes | None] = [frame(2, encode(STRANGE, {"id": 5, "amount": 1.0}))] * 3
     decoded = decoder(Schemas(V1, STRANGE)).decode(values)
     assert len(decoded.refused) == 1
@@ -139,7 +139,7 @@ def test_a_schema_that_does_not_fit_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("is_certain", [False, True])
-def test_a_frame_without_a_registry_says_so_and_what_to_do(is_certain: bool) -> None:
+def test_frame_without_a_registry_says_so_and_what_to_do(is_certain: bool) -> None:
     rows, bad = decode(decoder(None, is_certain=is_certain), [GOOD, PLAIN])
     assert list(rows) == ([] if is_certain else [1])
     assert bad[0].startswith(
@@ -155,14 +155,14 @@ NUMBERS = record(field("a", "int"), field("b", "int"), field("c", "int"), field(
 BOTH = frame(10, bytes([2, 4, 6, 8, 0]))
 
 
-def test_a_message_that_reads_both_ways_is_refused_and_not_guessed() -> None:
+def test_message_that_reads_both_ways_is_refused_and_not_guessed() -> None:
     how = decoder(Schemas(*[NUMBERS] * 10), reader=NUMBERS)
     rows, bad = decode(how, [BOTH, frame(10, bytes([2, 4, 6, 8, 2, 65]))])
     assert rows == {1: {"a": 1, "b": 2, "c": 3, "d": 4, "e": b"A"}}
     assert bad[0].startswith("ambiguous Avro: the message reads both as plain and as Confluent-framed; set framing: ")
 
 
-def test_a_block_of_messages_that_read_both_ways_is_not_taken_for_plain() -> None:
+def test_block_of_messages_that_read_both_ways_is_not_taken_for_plain() -> None:
     how = decoder(Schemas(*[NUMBERS] * 10), reader=NUMBERS)
     assert decode_stored(how, [BOTH, BOTH]) is None
     assert decode_stored(decoder(Schemas(*[NUMBERS] * 9), reader=NUMBERS), [BOTH, BOTH]) is not None
@@ -192,7 +192,7 @@ def test_plain_messages_that_start_with_a_zero_stay_plain() -> None:
     assert len(registry.asked) <= 128
 
 
-def test_a_registry_that_is_away_stops_frames_but_not_plain_messages() -> None:
+def test_registry_that_is_away_stops_frames_but_not_plain_messages() -> None:
     avsc = record(field("a", ["null", "int"]), field("b", ["null", "long"]), field("s", "string"))
     registry = Schemas(avsc)
     registry.away = True
@@ -205,7 +205,7 @@ def test_a_registry_that_is_away_stops_frames_but_not_plain_messages() -> None:
         how.decode([frame(1, encode(avsc, {"a": 1, "b": 2, "s": "x"}))])
 
 
-def test_a_schema_is_resolved_once_for_its_id() -> None:
+def test_schema_is_resolved_once_for_its_id() -> None:
     registry = Schemas(V1)
     how = decoder(registry)
     for _ in range(3):
@@ -213,7 +213,7 @@ def test_a_schema_is_resolved_once_for_its_id() -> None:
     assert registry.asked == [1]
 
 
-def test_an_unknown_schema_is_asked_for_again() -> None:
+def test_unknown_schema_is_asked_for_again() -> None:
     registry = Schemas(V1)
     how = decoder(registry)
     late = frame(2, encode(V2, {"id": "b", "total": 0.25, "note": None, "added": 9}))
@@ -222,7 +222,7 @@ def test_an_unknown_schema_is_asked_for_again() -> None:
     assert decode(how, [late])[1] == {}
 
 
-def test_the_streams_framing_chooses_the_decoder() -> None:
+def test_streams_framing_chooses_the_decoder() -> None:
     stream = avro_stream(READER)
     schema = schema_of(stream)
     assert isinstance(decoder_of(replace(stream, framing="none"), schema, registry_url="http://x"), AvroDecoder)
@@ -348,7 +348,7 @@ def test_no_registered_schema_fails_a_batch(hits: list[tuple[int, Any]]) -> None
     decode(ChangesDecoder(schema=schema_of(avro_stream(reader)), registry=Schemas(text), reader=reader), [event, None])
 
 
-def test_a_schema_that_is_nested_too_deep_refuses_its_own_messages() -> None:
+def test_schema_that_is_nested_too_deep_refuses_its_own_messages() -> None:
     text = record(field("id", "string")).replace('"string"', '{"type": "array", "items": ' * 5_000 + '"int"' + "}" * 5_000)
     for how in (decoder(Schemas(text)), ChangesDecoder(schema=schema_of(avro_stream(READER)), registry=Schemas(text))):
         assert decode(how, [frame(1, b"abc")])[1][0].startswith("schema does not fit: of schema 1, ")

@@ -256,7 +256,7 @@ def test_landing_quarantines_a_message_refused_after_a_rollback(shop: Shop, monk
 
 
 @pytest.mark.services
-def test_an_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", *range(10))
     send("refunds", *range(20))
@@ -278,7 +278,7 @@ def test_an_unwritable_stream_stops_alone(shop: Shop, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.services
-def test_a_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "STREAMS", Backoff(60.0, longest=60.0))
     lake, pipeline, send = shop
     lander, spark = lake.lander(pipeline), InlineSpark()
@@ -315,7 +315,7 @@ def test_a_failed_stream_retries_with_backoff_and_recovers(shop: Shop, monkeypat
 
 
 @pytest.mark.services
-def test_a_failed_job_runs_again_stream_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_job_runs_again_stream_by_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)
@@ -338,7 +338,7 @@ def test_a_failed_job_runs_again_stream_by_stream(shop: Shop, monkeypatch: pytes
 
 
 @pytest.mark.services
-def test_a_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "COMMITS", Backoff(0.1, attempts=1))
     lake, pipeline, send = shop
     lander = lake.lander(pipeline)
@@ -352,7 +352,7 @@ def test_a_missing_table_stops_only_its_stream(shop: Shop, monkeypatch: pytest.M
 
 
 @pytest.mark.services
-def test_an_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
+def test_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)
@@ -371,7 +371,7 @@ def test_an_unreadable_table_stops_only_its_stream(shop: Shop) -> None:
 
 
 @pytest.mark.services
-def test_an_unauthorized_topic_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unauthorized_topic_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka deleted offsets after the plan: the broker refuses them, and still serves the other topic."""
     lake, pipeline, send = shop
     send("orders", *range(10))
@@ -396,7 +396,7 @@ def test_an_unauthorized_topic_stops_only_its_stream(shop: Shop, monkeypatch: py
 
 
 @pytest.mark.services
-def test_a_topic_without_end_offsets_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_without_end_offsets_stops_only_its_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, pipeline, send = shop
     send("orders", 1)
     send("refunds", 1)

@@ -64,7 +64,7 @@ def refusal(kind: str, text: str, **options: Any) -> str:
         (b"   ", "malformed JSON"),
     ],
 )
-def test_a_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
+def test_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
     row, found = decode_one("v BIGINT, s STRING", value)
     assert row is None
     assert found.startswith(reason), found
@@ -287,7 +287,7 @@ def test_required_columns_refuse_null_and_absence() -> None:
     assert {index: reason.split(":")[0] for index, reason in bad.items()} == {1: "wrong type", 2: "wrong type", 3: "wrong type"}
 
 
-def test_a_message_with_unnamed_fields_is_as_strict_about_integers() -> None:
+def test_message_with_unnamed_fields_is_as_strict_about_integers() -> None:
     stream = json_stream("v BIGINT NOT NULL, w INT")
     values = [
         *(b'{"v": 2.0, "w": 3.0, "x": 1.50}', b'{"v": 2.5, "x": 1}', b'{"v": "2", "x": 1}', b'{"v": null, "x": 1}'),
@@ -325,7 +325,7 @@ def test_decoder_reads_nested_values() -> None:
     "kind", ["ARRAY<STRUCT<a: INT>>", "MAP<STRING, STRUCT<a: INT, b: ARRAY<STRUCT<c: DATE>>>>", "ARRAY<ARRAY<INT>>"]
 )
 @pytest.mark.parametrize("text", ["null", "empty"])
-def test_a_batch_of_empty_lists(kind: str, text: str) -> None:
+def test_batch_of_empty_lists(kind: str, text: str) -> None:
     empty = "[]" if kind.startswith("ARRAY") else "{}"
     assert field(kind, text.replace("empty", empty)) == (None if text == "null" else [])
 
@@ -402,7 +402,7 @@ def test_damaged_messages_agree_with_one_by_one(data: st.DataObject) -> None:
     assert bad == {index: reasons[0] for index, (_, reasons) in enumerate(alone) if reasons}
 
 
-def test_a_time_zone_is_not_lost_over_a_day_line() -> None:
+def test_time_zone_is_not_lost_over_a_day_line() -> None:
     assert field("TIMESTAMP", '"2026-01-01T00:30:00+14:00"') == datetime(2025, 12, 31, 10, 30, tzinfo=UTC)
     assert field("TIMESTAMP", '"2025-12-31T23:30:00-12:00"') == datetime(2026, 1, 1, tzinfo=UTC) + timedelta(
         hours=11, minutes=30

@@ -217,7 +217,7 @@ def test_landing_accepts_invalid_kafka_timestamps(lake: Lake, spark: SparkSessio
     assert rows == {1: None, 2: datetime(2026, 2, 24, 19, 59, 58, 501_000, tzinfo=UTC)}
 
 
-def test_a_gap_stops_only_its_stream_until_it_is_accepted(lake: Lake, spark: SparkSession) -> None:
+def test_gap_stops_only_its_stream_until_it_is_accepted(lake: Lake, spark: SparkSession) -> None:
     write_pipeline(lake, "shop", {"orders": "id INT", "refunds": "id INT"}, partitions=1)
     pipeline = lake.pipeline("shop")
     topics = {stream: f"{lake.topic}-{stream}" for stream in ("orders", "refunds")}
@@ -240,7 +240,7 @@ def test_a_gap_stops_only_its_stream_until_it_is_accepted(lake: Lake, spark: Spa
     assert lake.land(spark, pipeline) == []
 
 
-def test_a_gap_is_recorded_without_messages_to_land(lake: Lake, spark: SparkSession) -> None:
+def test_gap_is_recorded_without_messages_to_land(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)
@@ -253,7 +253,7 @@ def test_a_gap_is_recorded_without_messages_to_land(lake: Lake, spark: SparkSess
     check_verified(lake)
 
 
-def test_an_emptied_partition_has_a_gap(lake: Lake, spark: SparkSession) -> None:
+def test_emptied_partition_has_a_gap(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic, partitions=2)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)

@@ -44,7 +44,7 @@ def write_pipeline(lake: Lake) -> Pipeline:
     return lake.pipeline("shop")
 
 
-def test_a_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession) -> None:
+def test_table_that_changes_while_it_is_landed(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic, partitions=2)
     pipeline = write_pipeline(lake)
     with play_registry() as registry:

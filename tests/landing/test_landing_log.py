@@ -97,7 +97,7 @@ def result(label: str, rows: int, bad: int = 0, **more: Any) -> StreamResult:
     return StreamResult(label, rows, bad, [], [], **more)
 
 
-def test_a_batch_is_one_line_for_each_stream(shop: Shop) -> None:
+def test_batch_is_one_line_for_each_stream(shop: Shop) -> None:
     shop.results = {"shop.orders": result("shop.orders", 97, 3), "shop.refunds": result("shop.refunds", 10)}
     shop.land(shop.open())
     lines = sorted(shop.lines, key=lambda line: str(line[2]["stream"]))
@@ -117,7 +117,7 @@ def test_nothing_to_land_is_no_line(shop: Shop) -> None:
     assert shop.lines == []
 
 
-def test_a_stream_that_fails_has_its_traceback_in_the_log_that_its_message_names(shop: Shop) -> None:
+def test_stream_that_fails_has_its_traceback_in_the_log_that_its_message_names(shop: Shop) -> None:
     failure = TaskFailure(f"ValueError: no number: {EMAIL}", TRACE)
     shop.results = {
         "shop.orders": result("shop.orders", 0, failure=failure),
@@ -144,7 +144,7 @@ def test_quarantined_messages_are_in_the_file_and_not_in_lines(shop: Shop) -> No
     assert EMAIL not in "".join(str(record.__dict__) for record in shop._caplog.records)
 
 
-def test_a_stream_that_needs_a_decision_is_logged_once(shop: Shop) -> None:
+def test_stream_that_needs_a_decision_is_logged_once(shop: Shop) -> None:
     shop.results = {"shop.orders": result("shop.orders", 100), "shop.refunds": result("shop.refunds", 10)}
     lander = shop.open()
     shop.land(lander)
@@ -156,7 +156,7 @@ def test_a_stream_that_needs_a_decision_is_logged_once(shop: Shop) -> None:
     assert [fields["error"] for level, _, fields in shop.lines if level == "ERROR"] == ["GapError"]
 
 
-def test_a_table_that_can_not_be_opened_is_logged(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_that_can_not_be_opened_is_logged(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(catalog: Any, name: Any, **named: Any) -> Any:
         if name.name == "orders":
             raise SpecError("a column would have to be narrowed", where="shop.orders")

@@ -85,7 +85,7 @@ def test_offsets_label_tells_topics_of_one_stream_apart() -> None:
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_replaced_topic_stops_landing_and_verify(lake: Lake, spark: SparkSession) -> None:
+def test_replaced_topic_stops_landing_and_verify(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     send_lineage(lake, 30, seed=1, bad_every=10)
     lake.land(spark)
@@ -119,7 +119,7 @@ def test_a_replaced_topic_stops_landing_and_verify(lake: Lake, spark: SparkSessi
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_restored_topic_continues(lake: Lake, spark: SparkSession) -> None:
+def test_restored_topic_continues(lake: Lake, spark: SparkSession) -> None:
     admin = make_topic(lake.servers, lake.topic)
     values = lineage_values(20, seed=1)
     produce(lake.servers, lake.topic, values[:10])
@@ -135,7 +135,7 @@ def test_a_restored_topic_continues(lake: Lake, spark: SparkSession) -> None:
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_an_old_ledger_adopts_the_topic_with_its_next_checkpoint(lake: Lake, spark: SparkSession) -> None:
+def test_old_ledger_adopts_the_topic_with_its_next_checkpoint(lake: Lake, spark: SparkSession) -> None:
     make_topic(lake.servers, lake.topic)
     produce(lake.servers, lake.topic, lineage_values(5, seed=1))
     lake.land(spark)
@@ -150,7 +150,7 @@ def test_an_old_ledger_adopts_the_topic_with_its_next_checkpoint(lake: Lake, spa
 
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_topic_replaced_during_a_read_is_not_committed(
+def test_topic_replaced_during_a_read_is_not_committed(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin = make_topic(lake.servers, lake.topic)

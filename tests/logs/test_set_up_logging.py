@@ -55,7 +55,7 @@ def test_failures_that_the_terminal_tells_are_not_printed_again(tmp_path: Path, 
     assert "pond.a: try 1 failed log=build error=ValueError" in (settings.logs / "headrace.log").read_text(encoding="utf-8")
 
 
-def test_a_level_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_level_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = settings_of(tmp_path, LEVEL="warning")
     set_up_logging(settings)
     LOG.info("one")
@@ -70,7 +70,7 @@ def test_a_level_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.Capture
     assert [path.name for path in settings.logs.iterdir()] == ["build.log"]
 
 
-def test_a_format_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_format_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(settings_of(tmp_path, FORMAT="json"))
     LOG.info("one", extra=log_fields(build=7))
     LOG.debug("two")
@@ -83,7 +83,7 @@ def test_a_format_asks_for_lines_on_stderr(tmp_path: Path, capsys: pytest.Captur
     }
 
 
-def test_the_last_settings_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_settings_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not is_logging()
     for _ in range(2):
         set_up_logging(settings_of(tmp_path, LEVEL="info"))

@@ -57,7 +57,7 @@ def rows_of(engine: EngineBuild, name: object) -> list[dict[str, Any]]:
     return sorted(found, key=str)
 
 
-def test_a_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = commerce()
     engine = EngineBuild(tmp_path, spark, pipeline)
     events = sample(pipeline)

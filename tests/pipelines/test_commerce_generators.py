@@ -32,7 +32,7 @@ def charges_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_seed_makes_the_same_webhooks_each_time(name: str) -> None:
+def test_seed_makes_the_same_webhooks_each_time(name: str) -> None:
     first = deliveries(name, 60, Rate(seed=3))
     assert first == deliveries(name, 60, Rate(seed=3))
     assert first != deliveries(name, 60, Rate(seed=4))
@@ -69,7 +69,7 @@ def test_charges_pay_orders_to_the_cent() -> None:
         assert Decimal(order["total_price"]) == Decimal(order["subtotal_price"]) + Decimal(order["total_tax"]) + shipping
 
 
-def test_the_same_people_are_in_all_three_and_not_everybody_is_everywhere() -> None:
+def test_same_people_are_in_all_three_and_not_everybody_is_everywhere() -> None:
     in_shop = {event["body"]["email"] for event in deliveries("shopify_customers", 400)}
     at_stripe = {about["email"] for about in charges_of(deliveries("stripe_customers", 400))}
     events = [part for event in deliveries("hubspot_contacts", 400) for part in event["body"]]

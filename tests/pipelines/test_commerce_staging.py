@@ -134,7 +134,7 @@ def test_amounts_have_the_minor_units_of_their_currency(stage: Stage) -> None:
     }
 
 
-def test_an_amount_that_does_not_fit_is_refused_for_that_reason_alone(stage: Stage) -> None:
+def test_amount_that_does_not_fit_is_refused_for_that_reason_alone(stage: Stage) -> None:
     totals = ("9999999999999999.99", "10000000000000000.00", "1e30", "free", "-1.00", "", "0.0004")
     orders = [order(total_price=total, subtotal_price="1.00", _event_id=total) for total in totals]
     orders += [order(total_tax="10000000000000000.00", _event_id="tax"), order(total_discounts="1.00001", _event_id="off")]
@@ -267,7 +267,7 @@ def test_tabs_and_line_breaks_around_values_are_trimmed(stage: Stage) -> None:
     assert (row["object_id"], row["property"], row["value"]) == ("11", "email", "ada@example.com")
 
 
-def test_an_expanded_stripe_customer_gives_email_and_name(stage: Stage) -> None:
+def test_expanded_stripe_customer_gives_email_and_name(stage: Stage) -> None:
     customer = {
         "id": "cus_1",
         "object": "customer",

@@ -130,7 +130,7 @@ def said_of_people(tables: Tables) -> dict[Place, Sums]:
 # what the files say
 
 
-def test_the_tables_of_the_reference_are_there() -> None:
+def test_tables_of_the_reference_are_there() -> None:
     names = {str(table.table) for table in commerce().tables}
     for layer, tables in {
         "staging": ("stg_shopify_orders", "stg_shopify_customers", "stg_stripe_charges", "stg_hubspot_contacts"),

@@ -75,7 +75,7 @@ def decode(stream: Stream, values: list[bytes]) -> Decoded:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_seed_fixes_every_event(name: str) -> None:
+def test_seed_fixes_every_event(name: str) -> None:
     assert make(name, 300) == make(name, 300)
     assert make(name, 300) != make(name, 300, seed=SEED + 1)
 
@@ -99,7 +99,7 @@ def test_problems_change_how_an_event_is_written_and_not_what_it_is_about(name: 
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_clock_moves_at_the_streams_own_rate(name: str) -> None:
+def test_clock_moves_at_the_streams_own_rate(name: str) -> None:
     seconds = {"charges": 0.5, "refunds": 2.0, "disputes": 5.0, "subscriptions": 3.0}[name]
     assert stream_of(name).every_seconds == seconds
     moments = [(datetime.fromisoformat(event["created_at"][:-1] + "+00:00") - FIRST_MOMENT) for event in clean(name, 50)]
@@ -131,7 +131,7 @@ def test_each_is_of_a_charge_that_was_sent_before(name: str) -> None:
     assert len(set(charge_of.values())) == len(charge_of), "a charge is refunded or disputed once"
 
 
-def test_a_charge_of_a_subscription_is_of_one_that_runs() -> None:
+def test_charge_of_a_subscription_is_of_one_that_runs() -> None:
     states: dict[str, list[Row]] = {}
     for event in made("subscriptions", MANY // IN_PROPORTION["subscriptions"]):
         states.setdefault(event["subscription_id"], []).append(event)
@@ -146,7 +146,7 @@ def test_a_charge_of_a_subscription_is_of_one_that_runs() -> None:
         assert charge["currency"].upper() == begun["currency"]
 
 
-def test_a_subscription_begins_changes_and_ends() -> None:
+def test_subscription_begins_changes_and_ends() -> None:
     lives: dict[str, list[Row]] = {}
     seen: set[str] = set()
     for event in made("subscriptions"):
@@ -167,7 +167,7 @@ def test_a_subscription_begins_changes_and_ends() -> None:
             assert (event["canceled_at"] is None) == (event["event_type"] != "subscription.canceled")
 
 
-def test_a_dispute_is_opened_defended_and_decided() -> None:
+def test_dispute_is_opened_defended_and_decided() -> None:
     steps: dict[str, list[Row]] = {}
     seen: set[str] = set()
     for event in made("disputes"):
@@ -187,7 +187,7 @@ def test_a_dispute_is_opened_defended_and_decided() -> None:
 
 
 @pytest.mark.parametrize(("name", "problem"), KINDS)
-def test_a_problem_strikes_as_often_as_its_rate_says(name: str, problem: str) -> None:
+def test_problem_strikes_as_often_as_its_rate_says(name: str, problem: str) -> None:
     """The events that can carry it do so at a rate of 1; duplicates and late events are a share of all."""
     rate = MODULES[name].PROBLEMS[problem]
     able = MANY if problem in ("duplicate", "late") else counted(name, make(name, MANY // 10, {problem: 1.0}))[problem] * 10
@@ -198,7 +198,7 @@ def test_a_problem_strikes_as_often_as_its_rate_says(name: str, problem: str) ->
 
 
 @pytest.mark.parametrize(("name", "problem"), KINDS)
-def test_a_problem_comes_alone_and_not_at_all_at_a_rate_of_0(name: str, problem: str) -> None:
+def test_problem_comes_alone_and_not_at_all_at_a_rate_of_0(name: str, problem: str) -> None:
     found = counted(name, clean(name, 1_000, {problem: 0.2}))
     assert set(found) == {problem}
     assert counted(name, make(name, 1_000, {problem: 0.0}))[problem] == 0
@@ -210,7 +210,7 @@ def test_without_problems_all_is_well(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_duplicate_is_an_earlier_event_to_the_letter(name: str) -> None:
+def test_duplicate_is_an_earlier_event_to_the_letter(name: str) -> None:
     first: dict[str, Row] = {}
     repeated = 0
     for event in made(name):
@@ -220,7 +220,7 @@ def test_a_duplicate_is_an_earlier_event_to_the_letter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_an_event_has_no_mark_of_its_problems(name: str) -> None:
+def test_event_has_no_mark_of_its_problems(name: str) -> None:
     assert {tuple(event) for event in made(name)} == {tuple(column.name for column in stream_of(name).columns)}
 
 
@@ -280,7 +280,7 @@ def test_every_event_becomes_a_row_exactly(name: str) -> None:
             assert [value and value.isoformat(timespec="milliseconds").replace("+00:00", "Z") for value in found] == sent
 
 
-def test_the_tables_have_the_columns_of_the_providers_events() -> None:
+def test_tables_have_the_columns_of_the_providers_events() -> None:
     facts = {
         stream.name: (stream.topic, str(stream.table), [str(part) for part in stream.partition_by])
         for stream in payments().streams
@@ -304,7 +304,7 @@ def read(name: str, folder: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_sample_becomes_what_is_expected(name: str) -> None:
+def test_sample_becomes_what_is_expected(name: str) -> None:
     stream, sample = stream_of(name), read(name, "sample")
     decoded = decode(stream, [line.encode() for line in sample])
     assert decoded.bad == {}
@@ -324,7 +324,7 @@ def test_the_sample_becomes_what_is_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_sample_shows_every_problem_and_refers_to_itself(name: str) -> None:
+def test_sample_shows_every_problem_and_refers_to_itself(name: str) -> None:
     events = [json.loads(line) for line in read(name, "sample")]
     shown = set(counted(name, events))
     assert shown >= set(MODULES[name].PROBLEMS) - {"late"}

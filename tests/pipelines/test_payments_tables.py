@@ -111,7 +111,7 @@ def moment(text: str) -> datetime:
 # what the files say
 
 
-def test_the_tables_and_their_kinds() -> None:
+def test_tables_and_their_kinds() -> None:
     assert {table.table.name: table.kind for table in payments().tables} == {
         "iso_countries": "full",
         "iso_currencies": "full",
@@ -170,7 +170,7 @@ def test_every_problem_that_was_made_is_found(name: str, tables: Rows) -> None:
 
 
 @pytest.mark.spark
-def test_a_duplicate_is_never_late_and_a_late_event_is_late_at_any_hour(spark: SparkSession) -> None:
+def test_duplicate_is_never_late_and_a_late_event_is_late_at_any_hour(spark: SparkSession) -> None:
     made = {name: clean(name, 5) for name in MODULES}
     times = ("09:59:58.000", "10:00:01.000", "09:59:59.500", "10:00:02.000")
     for event, time in zip(made["disputes"], times, strict=False):

@@ -54,7 +54,7 @@ def land_and_build(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_sample_becomes_what_is_expected(name: str, lake_of: Callable[[str], Lake], pytestconfig: pytest.Config) -> None:
+def test_sample_becomes_what_is_expected(name: str, lake_of: Callable[[str], Lake], pytestconfig: pytest.Config) -> None:
     lake = lake_of(name)
     pipeline = lake.pipeline(name)
     found = found_lines(lake, pipeline)

@@ -53,7 +53,7 @@ def empty() -> Iterator[TokenProxy]:
     thread.join()
 
 
-def test_an_ended_token_is_not_shown_to_who_gives_another(empty: TokenProxy, tmp_path: Path) -> None:
+def test_ended_token_is_not_shown_to_who_gives_another(empty: TokenProxy, tmp_path: Path) -> None:
     catalog = open_catalog(load_settings(flags={}, environ=empty.environ, folder=tmp_path))
     for _ in range(3):
         empty.end_tokens()
@@ -78,7 +78,7 @@ def test_who_is_not_let_in_is_told_so(empty: TokenProxy, tmp_path: Path, name: s
 @pytest.mark.long
 @pytest.mark.services
 @pytest.mark.spark
-def test_a_pipeline_lands_and_builds_while_tokens_end(tmp_path: Path) -> None:
+def test_pipeline_lands_and_builds_while_tokens_end(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with running_stack(tmp_path / "stack", servers=SERVERS) as stack:
         home = stack.home_settings

@@ -69,7 +69,7 @@ def test_who_is_refused_is_told(secured: SecuredBroker, wrong: dict[str, str], s
 
 
 @pytest.mark.parametrize("reader_name", ["batches", "client"])
-def test_a_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path, reader_name: str) -> None:
+def test_task_that_is_refused_says_so(secured: SecuredBroker, tmp_path: Path, reader_name: str) -> None:
     servers = find_servers(load(secured, tmp_path, HEADRACE_KAFKA_PASSWORD="another", HEADRACE_KAFKA_READER=reader_name))
     assert servers is not None
     with pytest.raises(UnavailableError, match="authentication failed"):

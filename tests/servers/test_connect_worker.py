@@ -24,7 +24,7 @@ from headrace.servers.registry import find_registry, registry
 from headrace.settings import load_settings
 
 
-def test_a_worker_of_an_earlier_version_without_a_password_is_refused(tmp_path: Path) -> None:
+def test_worker_of_an_earlier_version_without_a_password_is_refused(tmp_path: Path) -> None:
     settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, folder=tmp_path)
     started = psutil.Process().create_time()
     process.write_state(
@@ -77,7 +77,7 @@ def test_failures_are_explained(tmp_path: Path, log: str, what: str, step: str) 
     assert step in error.next_step
 
 
-def test_an_archive_is_unpacked_once_and_whole(tmp_path: Path) -> None:
+def test_archive_is_unpacked_once_and_whole(tmp_path: Path) -> None:
     archive = tmp_path / "thing-1.0-all.tar.gz"
     with tarfile.open(archive, "w:gz") as file:
         member = tarfile.TarInfo("lib/a.jar")
@@ -98,7 +98,7 @@ def test_an_archive_is_unpacked_once_and_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", [".tar.gz", ".zip"])
 @pytest.mark.parametrize("change", ["content", "added", "removed", "linked"])
-def test_a_tampered_server_is_refused(tmp_path: Path, ending: str, change: str) -> None:
+def test_tampered_server_is_refused(tmp_path: Path, ending: str, change: str) -> None:
     source = tmp_path / "source" / "lib"
     source.mkdir(parents=True)
     (source / "a.jar").write_bytes(b"jar")

@@ -31,17 +31,17 @@ def test_no_registry_is_expected_where_none_was_started(settings: Settings) -> N
     assert ExpectedRegistry(settings).find() == ""
 
 
-def test_a_registry_that_died_is_expected(settings: Settings) -> None:
+def test_registry_that_died_is_expected(settings: Settings) -> None:
     write(settings, started=time.time() - 9999)
     assert (find_registry(settings), ExpectedRegistry(settings).find()) == (None, ADDRESS)
 
 
-def test_a_registry_that_is_starting_is_expected(settings: Settings) -> None:
+def test_registry_that_is_starting_is_expected(settings: Settings) -> None:
     write(settings, started=psutil.Process().create_time(), ready=False)
     assert (find_registry(settings), ExpectedRegistry(settings).find()) == (None, ADDRESS)
 
 
-def test_a_stopped_registry_is_expected_by_its_users(settings: Settings) -> None:
+def test_stopped_registry_is_expected_by_its_users(settings: Settings) -> None:
     registry = ExpectedRegistry(settings)
     write(settings, started=psutil.Process().create_time())
     assert registry.find() == ADDRESS
@@ -50,6 +50,6 @@ def test_a_stopped_registry_is_expected_by_its_users(settings: Settings) -> None
     assert ExpectedRegistry(settings).find() == ""
 
 
-def test_the_own_registry_is_expected(tmp_path: Path) -> None:
+def test_own_registry_is_expected(tmp_path: Path) -> None:
     own = load_settings(flags={}, environ={"HEADRACE_REGISTRY_URL": "http://me:secret@registry:8081"}, folder=tmp_path)
     assert ExpectedRegistry(own).find() == "http://me:secret@registry:8081"

@@ -248,7 +248,7 @@ def test_another_password_is_set_at_the_next_start_and_refused_before(tmp_path: 
         pass
 
 
-def test_an_own_postgres_is_used_and_its_outage_is_reported_without_its_password(
+def test_own_postgres_is_used_and_its_outage_is_reported_without_its_password(
     settings_for: Callable[..., Settings], tmp_path: Path, said: list[str]
 ) -> None:
     with postgres(settings_for(), report=said.append) as dsn:
@@ -273,7 +273,7 @@ def test_an_own_postgres_is_used_and_its_outage_is_reported_without_its_password
     assert str(parts["password"]) not in str(caught.value)
 
 
-def test_a_password_in_the_settings_file_is_refused(tmp_path: Path) -> None:
+def test_password_in_the_settings_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text('[local.postgres]\nurl = "postgresql://me:hunter2@db/analytics"\n')
     with pytest.raises(SettingsError) as caught:
         load_settings(flags={}, environ={}, folder=tmp_path)

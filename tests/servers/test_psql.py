@@ -18,7 +18,7 @@ def test_run_statement_returns_the_output_or_the_error(database: str) -> None:
     assert refused.value.where == "UPDATE nothing SET id = 1"
 
 
-def test_the_password_is_in_no_argument() -> None:
+def test_password_is_in_no_argument() -> None:
     environ = environ_of("postgresql://me:secret@example.com:5433/shop?sslmode=require")
     assert (environ["PGHOST"], environ["PGPORT"], environ["PGDATABASE"], environ["PGUSER"]) == (
         "example.com",

@@ -115,7 +115,7 @@ def test_references_in_a_validation_read_nothing(connect: str, settings: Setting
 
 
 @pytest.mark.parametrize("server", ["connect", "registry"])
-def test_a_page_of_another_site_is_refused(server: str, request: pytest.FixtureRequest, settings: Settings) -> None:
+def test_page_of_another_site_is_refused(server: str, request: pytest.FixtureRequest, settings: Settings) -> None:
     request.getfixturevalue(server)
     running = running_connect(settings) if server == "connect" else running_registry(settings)
     assert running is not None
@@ -129,7 +129,7 @@ def test_a_page_of_another_site_is_refused(server: str, request: pytest.FixtureR
     assert status_of(running.port, path, method="POST", headers=plain, body="{}") == 415
 
 
-def test_the_registry_is_open_through_its_gate_alone(registry: str, settings: Settings) -> None:
+def test_registry_is_open_through_its_gate_alone(registry: str, settings: Settings) -> None:
     assert split_login(registry)[1:] == ("", "")
     schema = {"schema": '{"type": "string"}'}
     answer = ask(f"{registry}/subjects/s-value/versions", method="POST", body=schema)

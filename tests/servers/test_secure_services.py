@@ -99,7 +99,7 @@ def test_connect_and_the_registry_of_a_secure_home(secure: Settings) -> None:
     assert variables["CONNECT_PASSWORD"].read() == split_login(connect)[2]
 
 
-def test_a_running_broker_without_a_password_is_not_taken_for_secure(secure: Settings, tmp_path: Path) -> None:
+def test_running_broker_without_a_password_is_not_taken_for_secure(secure: Settings, tmp_path: Path) -> None:
     wanted = load_settings(flags={"services.secure": "true"}, environ={}, folder=tmp_path)
     started = psutil.Process().create_time()
     open_one = process.ServiceState("kafka", os.getpid(), started, 1, "kafka.log", "", None, ready=True)
@@ -128,7 +128,7 @@ def test_env_prints_no_password_unless_asked(secure: Settings) -> None:
     assert f"export KAFKA_SASL_PASSWORD={password}" in run("--show-secrets")
 
 
-def test_a_path_with_a_quote_can_be_read_by_a_shell(tmp_path: Path) -> None:
+def test_path_with_a_quote_can_be_read_by_a_shell(tmp_path: Path) -> None:
     path = tmp_path / "it's $HOME"
     path.write_text("s3cret\n", encoding="utf-8")
     line = ClientVariable("X", secret=path).as_export(show_secret=False)
@@ -136,6 +136,6 @@ def test_a_path_with_a_quote_can_be_read_by_a_shell(tmp_path: Path) -> None:
     assert done.stdout == "s3cret"
 
 
-def test_the_stack_is_always_secure(tmp_path: Path) -> None:
+def test_stack_is_always_secure(tmp_path: Path) -> None:
     flags = {"profile": "stack", "services.secure": "false"}
     assert load_settings(flags=flags, environ={}, folder=tmp_path).services_secure

@@ -47,7 +47,7 @@ def test_migrations_are_applied_once_and_in_order(database: str, tmp_path: Path)
     ]
 
 
-def test_a_migration_that_changed_or_fails_is_named(database: str, tmp_path: Path) -> None:
+def test_migration_that_changed_or_fails_is_named(database: str, tmp_path: Path) -> None:
     folder = write_files(tmp_path / "migrations", {"V1_1__make.sql": "CREATE TABLE a (id INT)"})
     migrate(database, folder=folder)
     write_files(folder, {"V1_2__wrong.sql": "INSERT INTO a VALUES (1); INSERT INTO nothing VALUES (1)"})

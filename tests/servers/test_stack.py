@@ -32,7 +32,7 @@ def test_stack_settings_name_the_command_that_starts_the_stack(settings: Setting
         stack.stack_settings(settings)
 
 
-def test_the_cluster_s_servers_belong_to_the_stack_alone(settings: Settings, tmp_path: Path) -> None:
+def test_cluster_s_servers_belong_to_the_stack_alone(settings: Settings, tmp_path: Path) -> None:
     local = {server.name for server in stack.list_servers(load_settings(flags={}, environ={}, folder=tmp_path))}
     added = {server.name for server in stack.list_servers(settings)} - local
     assert added == {"s3", "catalog", "spark-master", "spark-worker-1", "spark-worker-2"}

@@ -141,7 +141,7 @@ def test_unknown_table_is_a_404(client: TestClient, path: str) -> None:
     assert 'table not found: "raw.nothing"' in answer.json()["what"]
 
 
-def test_a_table_that_was_never_written(client: TestClient) -> None:
+def test_table_that_was_never_written(client: TestClient) -> None:
     assert client.get("/api/tables/raw.charges").json()["snapshots"] == []
     assert client.get("/api/tables/raw.charges/files").json()["count"] == 0
     assert client.get("/api/tables/raw.charges/sample").json() == {"answer": None}
@@ -174,7 +174,7 @@ def test_query_explains_what_is_wrong(client: TestClient, sql: str, says: str) -
     assert answer.json()["next_step"]
 
 
-def test_a_query_is_bounded(shop: ShopLake) -> None:
+def test_query_is_bounded(shop: ShopLake) -> None:
     queries = QueryService()
     answer = queries.ask(shop.catalog, "SELECT * FROM range(5000)", most_rows=10)
     assert (len(answer.rows), answer.truncated) == (10, True)
@@ -235,14 +235,14 @@ def test_pages_are_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 200
 
 
-def test_a_page_of_a_name_that_is_markup(client: TestClient) -> None:
+def test_page_of_a_name_that_is_markup(client: TestClient) -> None:
     answer = client.get("/tables/<img src=x onerror=alert(1)>")
     assert answer.status_code == 404
     assert "&lt;img src=x" in answer.text
     assert "<img" not in answer.text
 
 
-def test_the_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: ShopLake) -> None:
+def test_first_page_is_the_dashboard_of_the_only_pipeline_that_runs(shop: ShopLake) -> None:
     pages = weather_pages()
 
     def first(*running: tuple[str, bool], own: OwnPages = pages) -> str:
@@ -361,7 +361,7 @@ def test_table_during_an_outage_is_a_503(shop: ShopLake, error: Exception, statu
         assert "Headrace retries until" in answer.json()["next_step"]
 
 
-def test_a_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:
+def test_copy_of_weather_has_its_page_beside_the_original(shop: ShopLake, tmp_path: Path) -> None:
     copy_pipeline("weather", target_name="mine", folder=tmp_path)
     pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("weather", "mine")]
     app = make_app(shop.context, Lock(None, local=True), own_pages=load_own_pages(pipelines))

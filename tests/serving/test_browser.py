@@ -95,7 +95,7 @@ def test_charts_get_new_points_without_a_reload(browser: Browser, server: Server
     assert watched.complaints == []
 
 
-def test_a_city_that_is_a_script_is_shown_as_text(browser: Browser, server: Server, dsn: str) -> None:
+def test_city_that_is_a_script_is_shown_as_text(browser: Browser, server: Server, dsn: str) -> None:
     watched = Watched(browser)
     publish(dsn, [(HOSTILE, this_minute(), 1.0)])
     watched.page.goto(f"{server.url}/weather")
@@ -142,7 +142,7 @@ def test_table_page_shows_the_phases_of_its_last_build(browser: Browser, server:
     assert watched.complaints == []
 
 
-def test_a_topics_messages_follow_and_are_text(browser: Browser, server: Server, topics: PlayedTopics) -> None:
+def test_topics_messages_follow_and_are_text(browser: Browser, server: Server, topics: PlayedTopics) -> None:
     watched = Watched(browser)
     page = watched.page
     topics.values = [HOSTILE.encode(), b'{"id": "a"}']

@@ -8,7 +8,7 @@ from headrace.serving.entity_notes import describe_largest, describe_weights
 LEVELS = {"name": ((0.8, 0.01), (0.2, 0.99)), "phone": ((0.9, 0.001), (0.1, 0.999))}
 
 
-def test_an_entity_above_the_limit_is_warned_of_with_what_to_do() -> None:
+def test_entity_above_the_limit_is_warned_of_with_what_to_do() -> None:
     assert describe_largest("mine.index", 100, 100) == describe_largest("mine.index", None, 100) == []
     (sentence,) = describe_largest("mine.index", 1447, 100)
     assert sentence.startswith("mine.index: warning: one entity has 1,447 records, more than largest_entity: 100.")

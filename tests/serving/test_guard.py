@@ -115,7 +115,7 @@ def test_no_page_has_a_script_or_a_style_in_it(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "192.168.0.1:3000", ""])
-def test_a_name_that_leads_to_this_machine_is_not_answered(client: TestClient, host: str) -> None:
+def test_name_that_leads_to_this_machine_is_not_answered(client: TestClient, host: str) -> None:
     assert client.get("/api/figures", headers={"Host": host}).status_code == 421
 
 
@@ -157,7 +157,7 @@ def test_loopback_address_requires_no_token(host: str) -> None:
     assert make_lock(host, {TOKEN: SECRET}).token == SECRET, "who sets one means it"
 
 
-def test_the_command_refuses_to_start_without_a_token(tmp_path: Path) -> None:
+def test_command_refuses_to_start_without_a_token(tmp_path: Path) -> None:
     application = start_headrace("serve", "--host", "0.0.0.0", "--port", "0", environ={}, folder=tmp_path)
     assert application.wait(seconds=60) == 2
     assert "HEADRACE_TOKEN" in application.said()

@@ -29,7 +29,7 @@ def away(schema_id: int) -> str:
     raise UnavailableError("the schema registry does not answer: refused")
 
 
-def test_an_envelope_in_avro_and_in_json_read_alike() -> None:
+def test_envelope_in_avro_and_in_json_read_alike() -> None:
     in_avro = read_part(registered(7, ENVELOPE, UPDATE), Writing(find_schema=schemas))
     in_json = read_part(with_schema_in_it(), Writing())
     assert (in_avro.form, in_avro.schema, in_avro.reason) == ("avro", "schema 7 of the registry", "")
@@ -54,7 +54,7 @@ def test_framed_avro_is_read_by_its_own_schema_whatever_the_streams_is() -> None
     assert read_part(framed, Writing(avro=PLAIN, find_schema=schemas, framing="none")).form == "bytes"
 
 
-def test_a_message_that_reads_both_ways_is_shown_as_bytes_unless_its_framing_is_known() -> None:
+def test_message_that_reads_both_ways_is_shown_as_bytes_unless_its_framing_is_known() -> None:
     numbers = {"type": "record", "name": "N", "fields": [{"name": name, "type": "int"} for name in "abcdefghij"]}
     text = json.dumps(numbers)
     raw = b"\x00\x00\x00\x00\x07" + bytes([2] * 5)

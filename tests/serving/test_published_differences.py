@@ -47,7 +47,7 @@ def published(prices: PriceList, database: str) -> PriceList:
     return prices
 
 
-def test_a_column_added_to_the_ddl_is_added_in_postgres_and_filled_in_all_rows(published: PriceList, database: str) -> None:
+def test_column_added_to_the_ddl_is_added_in_postgres_and_filled_in_all_rows(published: PriceList, database: str) -> None:
     published.write_ddl(WITH_COLOUR)
     comparison = compare(published, database)
     assert comparison.problems == ('column "colour" is missing in Postgres: ALTER TABLE "prices" ADD COLUMN "colour" text;',)
@@ -59,7 +59,7 @@ def test_a_column_added_to_the_ddl_is_added_in_postgres_and_filled_in_all_rows(p
     assert show(published, database) is None
 
 
-def test_a_column_added_without_a_new_build_is_filled_too(published: PriceList, database: str) -> None:
+def test_column_added_without_a_new_build_is_filled_too(published: PriceList, database: str) -> None:
     published.write_ddl(WITH_COLOUR.replace("colour TEXT", "colour TEXT NOT NULL"))
     show(published, database)
     assert colours(database) == [("a", "red"), ("b", "blue"), ("c", "green")]
@@ -67,7 +67,7 @@ def test_a_column_added_without_a_new_build_is_filled_too(published: PriceList, 
         ask(database, "UPDATE prices SET colour = NULL")
 
 
-def test_a_column_added_by_hand_and_in_the_ddl_is_filled_in_all_rows(published: PriceList, database: str) -> None:
+def test_column_added_by_hand_and_in_the_ddl_is_filled_in_all_rows(published: PriceList, database: str) -> None:
     ask(database, "ALTER TABLE prices ADD COLUMN colour TEXT")
     published.write_ddl(WITH_COLOUR)
     assert compare(published, database).different == 3
@@ -86,7 +86,7 @@ def test_progress_of_an_earlier_version_publishes_all_rows_once(published: Price
     assert show(published, database) is None
 
 
-def test_a_role_that_may_not_alter_the_table_gets_the_statement(published: PriceList, database: str) -> None:
+def test_role_that_may_not_alter_the_table_gets_the_statement(published: PriceList, database: str) -> None:
     ask(database, "DROP ROLE IF EXISTS price_writer")
     ask(database, "CREATE ROLE price_writer; GRANT price_writer TO CURRENT_USER")
     ask(database, "GRANT ALL ON prices, headrace_published TO price_writer")
@@ -103,7 +103,7 @@ def test_a_role_that_may_not_alter_the_table_gets_the_statement(published: Price
         ask(database, "REVOKE ALL ON prices, headrace_published FROM price_writer; DROP ROLE price_writer")
 
 
-def test_a_changed_type_is_refused_with_the_statement_and_repaired_by_full(published: PriceList, database: str) -> None:
+def test_changed_type_is_refused_with_the_statement_and_repaired_by_full(published: PriceList, database: str) -> None:
     published.write_ddl(DDL.replace("NUMERIC(10, 2)", "TEXT"))
     published.build({"d": ("4.40", "red")})
     comparison = compare(published, database)
@@ -149,7 +149,7 @@ def test_columns_removed_from_the_ddl_are_dropped_by_full(published: PriceList, 
         ("INSERT INTO prices VALUES ('x', 1)", "id x: only in Postgres"),
     ],
 )
-def test_a_manual_change_is_found_and_repaired(published: PriceList, database: str, change: str, example: str) -> None:
+def test_manual_change_is_found_and_repaired(published: PriceList, database: str, change: str, example: str) -> None:
     ask(database, change)
     comparison = compare(published, database)
     assert (comparison.different, comparison.examples, comparison.problems) == (1, (example,), ())
@@ -158,7 +158,7 @@ def test_a_manual_change_is_found_and_repaired(published: PriceList, database: s
     assert compare(published, database) == PublishedComparison(rows=3)
 
 
-def test_a_ddl_with_fewer_decimals_differs_where_it_rounds(prices: PriceList, database: str) -> None:
+def test_ddl_with_fewer_decimals_differs_where_it_rounds(prices: PriceList, database: str) -> None:
     prices.write_ddl(DDL.replace("NUMERIC(10, 2)", "NUMERIC(10, 1)"))
     prices.build({"a": ("1.10", "red"), "b": ("2.25", "blue")})
     show(prices, database)
@@ -172,7 +172,7 @@ def test_a_ddl_with_fewer_decimals_differs_where_it_rounds(prices: PriceList, da
     assert compare(prices, database) == PublishedComparison(rows=2)
 
 
-def test_a_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList, database: str) -> None:
+def test_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList, database: str) -> None:
     ask(database, "ALTER TABLE prices DROP COLUMN price")
     assert compare(published, database).problems[0].startswith('column "price" is missing in Postgres')
     show(published, database)
@@ -193,7 +193,7 @@ def test_a_dropped_column_a_dropped_key_and_a_dropped_table(published: PriceList
     assert compare(published, database) == PublishedComparison(rows=3)
 
 
-def test_a_backup_of_postgres_is_behind_and_is_caught_up(published: PriceList, database: str) -> None:
+def test_backup_of_postgres_is_behind_and_is_caught_up(published: PriceList, database: str) -> None:
     ask(database, "CREATE TABLE saved AS SELECT * FROM prices; CREATE TABLE saved_progress AS SELECT * FROM headrace_published")
     published.build({"a": None, "b": ("9.00", "blue"), "d": ("4.40", "red")})
     show(published, database)
@@ -217,7 +217,7 @@ def test_rows_restored_without_their_progress_are_found_and_repaired(published: 
     assert compare(published, database) == PublishedComparison(rows=3)
 
 
-def test_a_lake_restored_from_a_backup_is_published_as_a_whole(published: PriceList, database: str, tmp_path: Path) -> None:
+def test_lake_restored_from_a_backup_is_published_as_a_whole(published: PriceList, database: str, tmp_path: Path) -> None:
     """Both sides have a build 2, with different content."""
     shutil.copytree(tmp_path / ".headrace", tmp_path / "backup")
     rows = dict(published.rows)

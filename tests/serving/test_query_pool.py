@@ -91,7 +91,7 @@ def test_spill_is_bounded_and_removed(lake: ShopLake, queries: QueryService, spi
     assert sum(path.stat().st_size for path in spills.rglob("*") if path.is_file()) < MB
 
 
-def test_a_result_that_is_too_long_is_refused(lake: ShopLake, queries: QueryService) -> None:
+def test_result_that_is_too_long_is_refused(lake: ShopLake, queries: QueryService) -> None:
     with pytest.raises(QueryError, match="the result has more than 1 MB"):
         queries.ask(lake.catalog, "SELECT repeat('x', 30000) FROM range(100)")
 
@@ -147,7 +147,7 @@ def test_damaged_metadata_ends_at_most_its_own_process(tmp_path: Path, lake: Sho
     damaged.watch.close()
 
 
-def test_an_idle_worker_that_is_killed_is_replaced(lake: ShopLake, queries: QueryService) -> None:
+def test_idle_worker_that_is_killed_is_replaced(lake: ShopLake, queries: QueryService) -> None:
     queries.ask(lake.catalog, "SELECT 1")
     for worker in workers():
         worker.kill()

@@ -90,7 +90,7 @@ def test_connections_are_read_only(dsn: str, make_weather_app: Callable[..., Fas
     readers.close()
 
 
-def test_a_copy_of_the_pipeline_has_pages_of_its_own(tmp_path: Path) -> None:
+def test_copy_of_the_pipeline_has_pages_of_its_own(tmp_path: Path) -> None:
     path = copy_pipeline("weather", target_name="mine", folder=tmp_path)
     copied = load_pipeline("mine", environ={}, folder=tmp_path)
     assert copied.serving.pages == path / "serving" / "pages.py"

@@ -79,7 +79,7 @@ def raising(error: BaseException) -> Callable[[], Built]:
     return fail
 
 
-def test_a_build_is_one_line(builds: Builds) -> None:
+def test_build_is_one_line(builds: Builds) -> None:
     assert builds.run(builds.built).built
     fields = {
         "pipeline": "pond",
@@ -95,13 +95,13 @@ def test_a_build_is_one_line(builds: Builds) -> None:
     assert not builds.settings.logs.exists()
 
 
-def test_a_table_with_nothing_to_build_is_no_line(builds: Builds) -> None:
+def test_table_with_nothing_to_build_is_no_line(builds: Builds) -> None:
     builds.plan.action = "nothing"
     assert builds.run().plan
     assert builds.lines == []
 
 
-def test_an_unexpected_error_is_chained_and_its_traceback_is_where_the_message_says(builds: Builds) -> None:
+def test_unexpected_error_is_chained_and_its_traceback_is_where_the_message_says(builds: Builds) -> None:
     bug = TypeError(f"a bug with {EMAIL}")
     error = builds.run(*[raising(bug)] * 3).error
     assert isinstance(error, BuildError)
@@ -116,13 +116,13 @@ def test_an_unexpected_error_is_chained_and_its_traceback_is_where_the_message_s
     assert EMAIL not in str(builds.lines)
 
 
-def test_an_error_that_passes_is_logged_too(builds: Builds) -> None:
+def test_error_that_passes_is_logged_too(builds: Builds) -> None:
     assert builds.run(raising(OSError(28, "No space left on device")), builds.built).built
     assert [said for _, said, _ in builds.lines] == ["pond.latest: try 1 failed", "built a table"]
     assert "No space left on device" in builds.text
 
 
-def test_the_cause_of_a_build_error_is_in_the_log(builds: Builds) -> None:
+def test_cause_of_a_build_error_is_in_the_log(builds: Builds) -> None:
     def fail() -> Built:
         try:
             int(EMAIL)
@@ -134,7 +134,7 @@ def test_the_cause_of_a_build_error_is_in_the_log(builds: Builds) -> None:
     assert builds.text.count(f"ValueError: invalid literal for int() with base 10: '{EMAIL}'") == 3
 
 
-def test_the_end_of_spark_is_chained_and_logged(builds: Builds) -> None:
+def test_end_of_spark_is_chained_and_logged(builds: Builds) -> None:
     lost = Py4JNetworkError("Answer from Java side is empty")
     error = builds.run(raising(lost)).error
     assert isinstance(error, HeadraceError)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_static_method_is_called_beside_another_method_of_its_name(spark: SparkSession) -> None:
+def test_static_method_is_called_beside_another_method_of_its_name(spark: SparkSession) -> None:
     cache = iceberg_class(spark, "spark.SparkTableCache")
     methods = cache.get().getClass().getMethods()
     named = [str(method.toString()).split("(")[0].split() for method in methods if method.getName() == "get"]

@@ -134,7 +134,7 @@ def test_rows_that_spark_keeps_as_arrow_are_read(session: SparkSession) -> None:
             assert sorted(prepared.collect(relations).to_pylist(), key=str) == wanted
 
 
-def test_the_clock_is_read_at_each_run(session: SparkSession) -> None:
+def test_clock_is_read_at_each_run(session: SparkSession) -> None:
     prepared = Prepared(session, "SELECT current_timestamp() AS now FROM {orders}")
     relations = {"orders": from_arrow(session, orders(1), ORDERS), "people": from_arrow(session, people(1), PEOPLE)}
     first, second = (to_arrow(prepared.bind(relations))["now"][0].as_py() for _ in range(2))
@@ -152,7 +152,7 @@ def test_frames_are_derived_once_from_placeholders_and_each_time_from_rows(sessi
     assert bind(rows, nothing.__getitem__) is rows
 
 
-def test_a_prepared_query_without_rows_is_refused(session: SparkSession) -> None:
+def test_prepared_query_without_rows_is_refused(session: SparkSession) -> None:
     slot = make_placeholder(session, PEOPLE)
     with pytest.raises(Py4JJavaError, match="a prepared query was run without rows"):
         slot.frame.collect()

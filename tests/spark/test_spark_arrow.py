@@ -70,7 +70,7 @@ def test_partitions_come_back_in_their_order(spark: SparkSession) -> None:
     assert numbers["id"].to_pylist() == list(range(1_000))
 
 
-def test_the_error_of_a_query_is_pysparks(spark: SparkSession) -> None:
+def test_error_of_a_query_is_pysparks(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="no such thing"):
         to_arrow(spark.sql("SELECT raise_error('no such thing') AS n"))
 

@@ -121,7 +121,7 @@ def test_submission_to_yarn_sends_code_and_keeps_secrets_in_the_file(tmp_path: P
         "host=db.example.com password='hunter2",  # nobody can say which part of it is the password
     ],
 )
-def test_a_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_password_is_found_wherever_libpq_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr("headrace.app.submitting.spark_jars", lambda settings, report: ())
     planned, shown = plan(tmp_path, "k8s://https://kube.example.com", HEADRACE_POSTGRES_URL=address)
     assert planned.properties["spark.kubernetes.driver.secretKeyRef.HEADRACE_POSTGRES_URL"] == "headrace:HEADRACE_POSTGRES_URL"

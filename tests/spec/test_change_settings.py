@@ -138,7 +138,7 @@ def test_sequence_by_has_one_definition_as_text_or_list(tmp_path: Path) -> None:
     assert {legacy for legacy, _ in digests} == {"0eb18497af42320c"}
 
 
-def test_a_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
+def test_raw_table_has_what_its_schema_names_and_what_came_since() -> None:
     least = (
         Column("after", Struct((Column("id", Primitive("int"), required=True),))),
         Column("kafka_offset", Primitive("long")),

@@ -94,7 +94,7 @@ def test_rows_ordered_by_two_fields_of_one_name_are_recomputed(
     assert_as_refreshed(layer_lake)
 
 
-def test_a_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path: Path) -> None:
     layer_lake = LayerLake(tmp_path, spark, FILES)
     layer_lake.land([event(number, key=number, group="xy"[number % 2]) for number in range(1, 7)])
     layer_lake.build()
@@ -161,7 +161,7 @@ def test_rows_of_a_crashed_build_are_not_subtracted(
     assert_as_refreshed(layer_lake)
 
 
-def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp_path: Path) -> None:
     stats = STATS.replace("keys: [g]", "keys: [g]\nexpect:\n  there are two: {that: keys > 1, on_failure: quarantine}")
     layer_lake = LayerLake(tmp_path, spark, {**FILES, "b/stats.sql": stats})
     layer_lake.land([event(1, key=1), event(2, key=2, group="y"), event(3, key=3, group="y")])
@@ -179,7 +179,7 @@ def test_a_row_that_fails_an_expectation_keeps_no_state(spark: SparkSession, tmp
 
 
 @pytest.mark.parametrize("knows_past", [True, False])
-def test_a_key_that_having_hides_is_shown_when_it_holds(
+def test_key_that_having_hides_is_shown_when_it_holds(
     knows_past: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PlannedInputs, "knows_past", lambda *_: knows_past)
@@ -295,7 +295,7 @@ FROM pond.latest GROUP BY g"""
 
 
 @pytest.mark.parametrize("rows_read_again", [0, 100], ids=["merged", "recomputed"])
-def test_a_sum_that_outgrows_its_type_is_an_error_with_its_line(
+def test_sum_that_outgrows_its_type_is_an_error_with_its_line(
     rows_read_again: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.build.strategies.aggregate.FEW_ROWS_OF_KEYS", rows_read_again)

@@ -201,7 +201,7 @@ def test_removed_set_value_is_recomputed(small_spark: SparkSession) -> None:
     assert merged(added=[], removed=[one, two, three]) == []
 
 
-def test_a_large_set_is_not_stored(small_spark: SparkSession) -> None:
+def test_large_set_is_not_stored(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, size(collect_set(i)) AS all_i FROM mine.facts GROUP BY g", ("g",))
     row = _rows_of_one_key()[0]
     for values, is_redone in ((100, False), (101, True)):
@@ -233,7 +233,7 @@ def test_invalid_state_is_recomputed(small_spark: SparkSession) -> None:
         assert [row[REDO] for row in merged.collect()] == [is_redone], state
 
 
-def test_a_key_that_the_table_lacks_is_new_only_where_no_row_is_hidden(small_spark: SparkSession) -> None:
+def test_key_that_the_table_lacks_is_new_only_where_no_row_is_hidden(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, count(*) AS events FROM mine.facts GROUP BY g", ("g",))
     rows = _rows_of_one_key()
     old = small_spark.createDataFrame([], f"g STRING, {STATE} STRING")
@@ -251,7 +251,7 @@ def test_key_without_rows_is_removed(small_spark: SparkSession) -> None:
     assert [row[REDO] for row in merged.collect()] == [False]
 
 
-def test_a_sum_that_overflows_fails_as_in_the_whole_query(small_spark: SparkSession) -> None:
+def test_sum_that_overflows_fails_as_in_the_whole_query(small_spark: SparkSession) -> None:
     facts = open_facts(small_spark, "SELECT g, sum(l) AS total FROM mine.facts GROUP BY g", ("g",))
     rows = [{**row, "l": 2**62} for row in _rows_of_one_key()]
     stored = with_state(facts.algebra, facts.stated(rows[:1]))

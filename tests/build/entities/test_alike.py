@@ -40,7 +40,7 @@ def test_values_are_normalised_for_comparison(how: How, written: object, wanted:
     assert comparable(pl.DataFrame({"value": [written]}), fuzzy)["c0"].to_list() == [wanted]
 
 
-def test_a_missing_value_makes_no_block() -> None:
+def test_missing_value_makes_no_block() -> None:
     fuzzy = Fuzzy((Comparison("name", "name"),), (Block(("name", "city")), Block(("zip",))), 6.0)
     there = pl.DataFrame(
         {"name": ["Ann", "Ann", None, "Bob"], "city": ["Ulm", None, None, "Rom"], "zip": [None, None, "", "1"]},

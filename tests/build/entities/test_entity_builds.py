@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_an_entity_grows_merges_and_splits(spark: SparkSession, tmp_path: Path) -> None:
+def test_entity_grows_merges_and_splits(spark: SparkSession, tmp_path: Path) -> None:
     people = People(tmp_path, spark)
     index = people.send(
         Record("shop", "1", email="Ann.Lee+news@gmail.com", day=2),

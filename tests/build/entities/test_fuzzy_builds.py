@@ -130,7 +130,7 @@ def test_incomparable_columns_are_named(spark: SparkSession, tmp_path: Path) -> 
         People(tmp_path, spark, {**TABLES, "b/entity_index.sql": index})
 
 
-def test_a_table_can_become_fuzzy_later(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_can_become_fuzzy_later(spark: SparkSession, tmp_path: Path) -> None:
     fuzzy = TABLES["b/entity_index.sql"]
     start, end = fuzzy.index("fuzzy:"), fuzzy.index("*/")
     exact = (fuzzy[:start] + fuzzy[end:]).replace("email, phone, name, country,", "email,")

@@ -201,7 +201,7 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
     assert again.select(*KEYS, *ADDED).sort(KEYS).equals(index.rows.select(*KEYS, *ADDED).sort(KEYS))
 
 
-def test_a_value_that_too_many_share_is_not_used_until_fewer_do() -> None:
+def test_value_that_too_many_share_is_not_used_until_fewer_do() -> None:
     index = Index()
     index.apply({("a", "1"): (1, None, "p"), ("a", "2"): (2, None, "p")})
     assert len(_clusters(index.rows)) == 1
@@ -293,7 +293,7 @@ def test_phone_numbers_are_normalised(written: str, region: str | None, wanted: 
     assert phone_number(written, region) == wanted
 
 
-def test_a_number_takes_its_country_from_its_record() -> None:
+def test_number_takes_its_country_from_its_record() -> None:
     rows = pl.DataFrame({"phone": ["0171 1234567", "0171 1234567", None, "0171 1234567"], "country": ["DE", " de", "DE", None]})
     (match,) = (Match("n", "phone", "phone", region_column="country"),)
     assert normalise(rows, [match])["n"].to_list() == ["+491711234567", "+491711234567", None, None]

@@ -77,7 +77,7 @@ def test_uninformative_records_keep_the_fixed_weights() -> None:
         assert train_weights(number_records(values), FUZZY) == (fixed_weights(FUZZY), ())
 
 
-def test_a_table_that_was_too_small_is_trained_when_it_has_grown() -> None:
+def test_table_that_was_too_small_is_trained_when_it_has_grown() -> None:
     stored = fixed_weights(FUZZY).store(version=1, records=700, trained=())
     assert [can_train_now(FUZZY, stored, records=count) for count in (900, 1_399, 1_400)] == [False, False, True]
     assert not can_train_now(FUZZY, replace(stored, columns=("born_on",)), records=10_000)

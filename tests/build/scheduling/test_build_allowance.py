@@ -45,7 +45,7 @@ def test_steady_changes_are_batched_within_the_longest_wait() -> None:
     assert max(age for ages_of_table in ages.values() for age in ages_of_table) <= LONGEST_WAIT_SECONDS + 1
 
 
-def test_a_table_with_a_short_lag_takes_no_allowance() -> None:
+def test_table_with_a_short_lag_takes_no_allowance() -> None:
     clock = Clock(table("a", "raw", lag=0.0), *(table(word, "raw") for word in "bcdefgh"))
     play(clock, "abcdefgh", seconds=60, build=0.05)
     ages = play(clock, "abcdefgh", seconds=100, build=0.05)
@@ -64,7 +64,7 @@ def test_overdrawn_allowance_is_refilled() -> None:
     assert allowance.is_left(5.01)
 
 
-def test_a_long_build_counts_as_a_short_one() -> None:
+def test_long_build_counts_as_a_short_one() -> None:
     allowance = BuildAllowance()
     allowance.spend(60.0)
     assert allowance.is_left(0.0)

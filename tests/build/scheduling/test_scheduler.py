@@ -84,7 +84,7 @@ def test_upstream_is_built_before_downstream() -> None:
     assert clock.scheduler.is_idle
 
 
-def test_a_table_does_not_wait_for_an_upstream_that_changed_nothing() -> None:
+def test_table_does_not_wait_for_an_upstream_that_changed_nothing() -> None:
     clock = Clock(table("a", "raw"), table("b", "a"), table("c", "raw", "b"))
     clock.land()
     assert clock.start() == ["a"]
@@ -121,7 +121,7 @@ def test_changes_that_arrive_meanwhile_are_coalesced() -> None:
     assert clock.scheduler.is_idle, "three changes were one build"
 
 
-def test_a_target_lag_leaves_changes_until_they_are_that_old() -> None:
+def test_target_lag_leaves_changes_until_they_are_that_old() -> None:
     clock = Clock(table("a", "raw", lag=60))
     clock.land()
     assert clock.start() == []
@@ -136,7 +136,7 @@ def test_a_target_lag_leaves_changes_until_they_are_that_old() -> None:
     assert clock.scheduler.wake_at(clock.now) == 200, "the next one begins early enough to be done in time"
 
 
-def test_a_target_lag_is_not_waited_for_at_the_start() -> None:
+def test_target_lag_is_not_waited_for_at_the_start() -> None:
     clock = Clock(table("a", "raw", lag=60), table("b", "raw", lag=60), new="b")
     clock.scheduler.mark(name("a"), Changes(clock.now, clock.now), at_once=True)
     clock.land()
@@ -156,7 +156,7 @@ def test_target_lag_delays_neither_upstream_nor_downstream() -> None:
     assert clock.start() == ["c"]
 
 
-def test_a_table_waits_for_upstream_no_longer_than_its_lag_allows() -> None:
+def test_table_waits_for_upstream_no_longer_than_its_lag_allows() -> None:
     clock = Clock(table("a", "x"), table("b", "y", "a", lag=3))
     clock.land("x")
     assert clock.start() == ["a"]
@@ -167,7 +167,7 @@ def test_a_table_waits_for_upstream_no_longer_than_its_lag_allows() -> None:
     assert clock.start() == ["b"]
 
 
-def test_a_failing_table_backs_off_alone() -> None:
+def test_failing_table_backs_off_alone() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw"), table("c", "raw", "a"))
     clock.land()
     assert clock.start() == ["a", "b"]
@@ -199,7 +199,7 @@ def test_backoff_ends_with_the_first_success() -> None:
     assert clock.scheduler.wake_at(clock.now) == clock.now + 5
 
 
-def test_a_table_waits_for_inputs_that_were_never_built() -> None:
+def test_table_waits_for_inputs_that_were_never_built() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw", "a"), table("c", "b"), table("d", "raw"), new="a b c")
     for word in "abc":
         clock.scheduler.mark(name(word), Changes(clock.now, clock.now))
@@ -256,7 +256,7 @@ def test_refresh_marks_tables_that_only_look_it_up() -> None:
     assert clock.start() == ["b"]
 
 
-def test_a_lookup_is_as_new_as_the_changes_that_look_it_up() -> None:
+def test_lookup_is_as_new_as_the_changes_that_look_it_up() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw", looks_up="a"))
     clock.land()
     assert clock.start() == ["a"]
@@ -306,7 +306,7 @@ def test_downstream_of_a_long_build_goes_on_with_its_other_inputs() -> None:
     assert clock.start() == ["b"]
 
 
-def test_a_table_that_is_slow_itself_waits_longer_for_its_upstream() -> None:
+def test_table_that_is_slow_itself_waits_longer_for_its_upstream() -> None:
     clock = Clock(table("a", "raw"), table("b", "raw", "a"))
     clock.land()
     assert clock.start() == ["a"]
@@ -401,7 +401,7 @@ def test_every_change_reaches_every_table(seed: int) -> None:
         assert {up: seen[queued.name][up] for up in queued.followed} == {up: versions[up] for up in queued.followed}
 
 
-def test_a_table_with_a_short_lag_and_its_upstream_go_first() -> None:
+def test_table_with_a_short_lag_and_its_upstream_go_first() -> None:
     clock = Clock(table("side", "x"), table("other", "y"), table("base", "raw"), table("mart", "base", lag=1.0))
     for source in ("x", "y", "raw"):
         clock.land(source)

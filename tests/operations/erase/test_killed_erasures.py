@@ -45,7 +45,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return die_in(monkeypatch, erasing_module, forgetting_module)
 
 
-def test_an_erasure_killed_at_any_step_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:
+def test_erasure_killed_at_any_step_is_finished(spark: SparkSession, tmp_path: Path, die_at: list[str]) -> None:
     whole, torn = PeopleLake(tmp_path / "whole", spark, TABLES), PeopleLake(tmp_path / "torn", spark, TABLES)
     for people_lake in (whole, torn):
         fill(people_lake)
@@ -88,7 +88,7 @@ def test_waiting_requests_are_reported_once(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize("where", ["raw.members", "metadata.quarantine"])
-def test_an_erasure_stages_files_again_that_are_too_old(
+def test_erasure_stages_files_again_that_are_too_old(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     people_lake = PeopleLake(tmp_path, spark, TABLES)

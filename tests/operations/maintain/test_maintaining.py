@@ -129,7 +129,7 @@ def test_compaction_applies_position_deletes(spark: SparkSession, tmp_path: Path
     assert_same(people.all_rows(), before)
 
 
-def test_a_build_is_planned_again_after_a_compaction(
+def test_build_is_planned_again_after_a_compaction(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with position deletes: a delete must not point to a file that was compacted away."""
@@ -250,7 +250,7 @@ def test_compaction_yields_to_a_build(spark: SparkSession, tmp_path: Path, monke
     assert sum(layer_lake.rows("latest").values()) == 6
 
 
-def test_a_commit_refuses_files_that_are_too_old(spark: SparkSession, tmp_path: Path) -> None:
+def test_commit_refuses_files_that_are_too_old(spark: SparkSession, tmp_path: Path) -> None:
     """Maintenance of another home may have removed the files, as if the machine had slept before the commit."""
     layer_lake = layer_lake_of(tmp_path, spark, {})
     for number in range(6):

@@ -49,7 +49,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         (AssertionError(), "AssertionError"),
     ],
 )
-def test_a_failure_of_maintenance_is_told_in_a_sentence_and_logged_with_its_traceback(
+def test_failure_of_maintenance_is_told_in_a_sentence_and_logged_with_its_traceback(
     settings: Settings, failing: Callable[[BaseException], None], error: BaseException, says: str
 ) -> None:
     failing(error)

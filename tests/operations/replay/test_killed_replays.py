@@ -34,7 +34,7 @@ RIGHT = [{"n": n, "name": f"name {n}"} for n in range(6)] + [{"n": BIG, "name": 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_killed_replay_is_finished_by_the_next_one(
+def test_killed_replay_is_finished_by_the_next_one(
     lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     replay_lake = ReplayLake(lake, spark)
@@ -63,7 +63,7 @@ def test_a_killed_replay_is_finished_by_the_next_one(
     assert {row["newest"] for row in replay_lake.rows("marts.looked_up", "id", "newest") if row["id"] == "thing-1"} == {BIG}
 
 
-def test_a_killed_replay_command_leaves_a_live_run_intact(lake: Lake, spark: SparkSession) -> None:
+def test_killed_replay_command_leaves_a_live_run_intact(lake: Lake, spark: SparkSession) -> None:
     replay_lake = ReplayLake(lake, spark)
     replay_lake.send([*(thing(number) for number in range(20)), thing(20, n=BIG), b"{broken"])
     live = lake.start("run", "shelf")
