@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -238,13 +238,15 @@ def _round(
     """
     away = False
     outcomes: dict[TableName, Outcome] = {}
-    waiting = {table.table: table for table in tables}
+    waiting = {table.table: table for table in _longest_chain_first(tables)}
     running: dict[Future[Outcome], TableName] = {}
     with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="build") as pool:
         while waiting or running:
             for ready in _ready(waiting, outcomes, running.values()):
-                del waiting[ready.table]
                 blocked = _blocked_by(ready, outcomes)
+                if blocked is None and len(running) == _AT_ONCE:
+                    continue  # a table that becomes ready later may have a longer chain of tables downstream
+                del waiting[ready.table]
                 if blocked or away or (stop is not None and stop.is_set()):
                     outcomes[ready.table] = Outcome(ready, because_of=blocked)
                     if blocked and not away and not outcomes[blocked].grown:
@@ -353,6 +355,16 @@ def build_one(
         return BUILDS.retry(build_beside_compaction, on=_is_retried)
     except HeadraceError as error:
         return Outcome(table, planned, error=error)
+
+
+def _longest_chain_first(tables: Sequence[LayerTable]) -> list[LayerTable]:
+    """Return tables by how many builds must follow theirs one after another: these decide how long all of them take."""
+    following = {table.table: 0 for table in tables}
+    for table in reversed(tables):
+        for name in table.inputs:
+            if name in following:
+                following[name] = max(following[name], following[table.table] + 1)
+    return sorted(tables, key=lambda table: -following[table.table])
 
 
 def _is_retried(error: Exception) -> bool:
