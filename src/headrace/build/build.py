@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from headrace.build.aggregates.algebra import Algebra, find_algebra
 from headrace.build.build_errors import explain_spark_error
+from headrace.build.inputs import count_new_rows
 from headrace.build.lake import Lake
 from headrace.build.lateness import Lateness, measure_lateness
 from headrace.build.local_inputs import LocalInputs
@@ -111,6 +112,7 @@ def _build_table(lake: Lake, plan: TablePlan, timer: PhaseTimer) -> Built:
         reads={str(source): state for source, state in plan.until.items()},
         rows_processed=result.processed,
         rows_written=result.rows,
+        rows_read=_rows_read(lake, plan),
         expectations=result.results,
         quarantine_files=result.refused,
         built_at_us=time.time_ns() // 1_000,
@@ -157,6 +159,16 @@ def _last_commit(lake: Lake, plan: TablePlan) -> float | None:
     """Return the duration of the last build's commit, or None if unknown."""
     recorded = plan.entry.phases
     return lake.commit_seconds.get(plan.table.table, recorded.commit if recorded else None)
+
+
+def _rows_read(lake: Lake, plan: TablePlan) -> dict[str, int]:
+    """Return how many rows of each input a build processes: all of them in a refresh, new ones in an increment."""
+    if plan.action == "refresh":
+        return {str(name): state.rows for name, state in plan.until.items()}
+    return {
+        str(name): count_new_rows(lake.catalog, lake.pipeline, name, plan.since[name], state)
+        for name, state in plan.until.items()
+    }
 
 
 def _compute(lake: Lake, plan: TablePlan, build_id: int, rescaled: tuple[Column, ...]) -> tuple[StagedBuild, Lateness]:

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from headrace.build.types import fit_columns, spark_schema
 from headrace.iceberg.catalog.tables import count_rows, load_table
 from headrace.iceberg.files.spark_files import read_snapshot
-from headrace.iceberg.ledgers.build import InputState, read_build
-from headrace.iceberg.ledgers.landing import read_ledger
+from headrace.iceberg.ledgers import landing as ledger
+from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState, read_build
+from headrace.iceberg.ledgers.landing import ancestors, read_ledger
 from headrace.iceberg.ledgers.replay import read_replay
 from headrace.spark.columns import named
 from headrace.spec.model.layers import BUILD_ID
@@ -53,6 +54,27 @@ def state_of(table: Table | None, *, raw: bool) -> InputState:
 
 def input_states(catalog: Catalog, pipeline: Pipeline, names: tuple[TableName, ...]) -> Mapping[TableName, InputState]:
     return {name: state_of(load_table(catalog, name), raw=is_raw(name, pipeline)) for name in names}
+
+
+def count_new_rows(catalog: Catalog, pipeline: Pipeline, name: TableName, since: InputState, until: InputState) -> int:
+    """Return how many rows of an input were added or changed between two states.
+
+    If the snapshots in between were expired, it is the number of rows by which the input grew.
+    """
+    table = load_table(catalog, name)
+    if table is None or since.is_at(until):
+        return 0
+    raw, rows = is_raw(name, pipeline), 0
+    newest = table.snapshot_by_id(until.snapshot_id) if until.snapshot_id is not None else None
+    for snapshot in ancestors(table, newest):
+        if snapshot.snapshot_id == since.snapshot_id:
+            return rows
+        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        if raw:
+            rows += int(summary.get("added-records", 0)) if ledger.KEY in summary else 0
+        elif KEY in summary:
+            rows += BuildLedger.from_json(summary[KEY]).rows_written
+    return max(0, until.rows - since.rows)
 
 
 def read_input(

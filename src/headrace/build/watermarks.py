@@ -37,7 +37,8 @@ def mirror_watermarks(
     """Replace a pipeline's watermarks: one row for each table and input.
 
     `pipeline_name` has the pipeline's and the table's name, with the namespace if the name is not unique in the pipeline.
-    `last_sync_timestamp` is the commit time of the newest snapshot that was read.
+    `last_sync_timestamp` is the commit time of the newest snapshot that was read, and `records_processed` counts the
+    input's rows that the last build processed.
     """
     short = [table.table.name for table in pipeline.tables]
     built = {name: entry for name, entry in entries.items() if entry.build_id}
@@ -72,7 +73,7 @@ def _rows(sources: Mapping[str, Table | None], name: str, entry: BuildLedger) ->
                 "source_table": source,
                 "pipeline_name": name,
                 "last_sync_timestamp": _moment(read_at),
-                "records_processed": entry.rows_processed,
+                "records_processed": entry.rows_read.get(source, 0),
                 "updated_at": _moment(entry.built_at_us),
             }
         )

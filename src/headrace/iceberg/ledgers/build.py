@@ -101,7 +101,8 @@ class BuildLedger:
     `changed_in` is the last build that changed rows, `generation` the last full refresh. `definition` is the digest of the
     table's definition, and `definition_fields` has a digest of each of its fields, to name the changed ones later; builds of
     0.1 recorded none. `writer` is unique to an attempt. `rows_processed` counts the rows that the query returned for the
-    changed inputs, `rows_written` the rows that were added or changed in the table, in `seconds` up to the commit. `phases`
+    changed inputs, `rows_written` the rows that were added or changed in the table, in `seconds` up to the commit; `rows_read`
+    counts the rows of each input that the build processed, and is empty in entries of earlier versions. `phases`
     divides these seconds; its `commit` is that of the previous build, because a commit can't record its own duration.
     `event_time_us` is the highest event time that builds have read, if the table has a watermark, and `rows_late` the number of
     rows behind it. `rows_carried` is how many rows have a value from another event than their own, `rows_unknown` how many have
@@ -123,6 +124,7 @@ class BuildLedger:
     reads: Mapping[str, InputState] = field(default_factory=lambda: MappingProxyType({}))
     rows_processed: int = 0
     rows_written: int = 0
+    rows_read: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     expectations: tuple[CheckedExpectation, ...] = ()
     quarantine_files: tuple[str, ...] = ()
     built_at_us: int = 0
@@ -146,9 +148,10 @@ class BuildLedger:
     added_columns: tuple[str, ...] | None = None
 
     def to_json(self) -> str:
-        values = asdict(replace(self, reads={}, definition_fields={}, expectations=()))
+        values = asdict(replace(self, reads={}, rows_read={}, definition_fields={}, expectations=()))
         values["expectations"] = [expectation.to_values() for expectation in self.expectations]
         values["definition_fields"] = dict(self.definition_fields)
+        values["rows_read"] = dict(self.rows_read)
         values["reads"] = {name: asdict(state) for name, state in self.reads.items()}
         return json.dumps(values, separators=(",", ":"))
 
