@@ -41,6 +41,21 @@ def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "11.5 s" in shown, "the age of the newest change that the table has"
 
 
+def test_live_board_tells_a_stream_from_a_table_of_the_same_name() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None)
+    built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
+    table: Any = SimpleNamespace(table="shop.orders", largest_entity=100)
+    with board.live_board(console, title="shop, live") as live:
+        live.landed(Batch((Landed("shop.orders", 3, 10, 0),), 0.1, behind=0))
+        console.file.truncate(0)
+        live.built(Outcome(table, built=built))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    rows = [[cell.strip() for cell in line.split("│")] for line in shown.splitlines() if "shop.orders" in line]
+    assert ["stream shop.orders", "10"] in [row[1:3] for row in rows]
+    assert ["shop.orders", "5"] in [row[1:3] for row in rows]
+
+
 def test_lines_show_the_age_of_the_newest_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: 1_001.5))
     console = Console(file=io.StringIO(), width=200)

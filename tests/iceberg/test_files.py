@@ -212,6 +212,15 @@ def test_memory_is_bounded_by_open_files_not_by_partitions(tmp_path: Path, monke
     assert len({file.file_path for file in done}) == len(done)
 
 
+@pytest.mark.parametrize("fields", [(), (Transform("identity", "id"),)])
+def test_no_rows_make_no_file(fields: tuple[Transform, ...], tmp_path: Path) -> None:
+    table_format = format_of(*fields)
+    files = TableFiles(table_format, folder=f"file://{tmp_path}", name="n")
+    files.write(table_format.arrow_schema.empty_table())
+    assert files.close() == []
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "ROW_GROUP_ROWS", 100)
     table_format = format_of()

@@ -97,7 +97,7 @@ def live_board(console: Console, *, title: str) -> Iterator[Board]:
         now = time.monotonic()
         behind.update({part.label.split(".")[0]: batch.behind for part in batch.landed})
         for part in batch.landed:
-            row = rows.setdefault(part.label, _Row())
+            row = rows.setdefault(f"stream {part.label}", _Row())  # a table may have the same name
             row.rows += part.rows
             row.quarantined += part.bad
             row.checkpoint_id = part.checkpoint_id

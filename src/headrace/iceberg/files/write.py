@@ -127,7 +127,7 @@ class TableFiles:
         self._dictionary: list[str] | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Add rows; `table` has the columns of the format's `arrow_schema`.
+        """Add rows, if there are any; `table` has the columns of the format's `arrow_schema`.
 
         Raises RequiredNullError, with the field's path, for a null in a required field whose parent is not null.
         """
@@ -159,7 +159,7 @@ class TableFiles:
 
     def _split(self, table: pa.Table) -> list[tuple[tuple[object, ...], pa.Table]]:
         if not self._table.partitioners:
-            return [((), table)]
+            return [((), table)] if table.num_rows else []
         keys = [transform(table.column(name).combine_chunks()) for name, transform in self._table.partitioners]
         if all(len(pc.unique(key)) == 1 for key in keys):
             return [(tuple(key[0].as_py() for key in keys), table)]
