@@ -4,6 +4,9 @@ A comment in the line above a block is one of
 
     <!-- file: PIPELINE/PATH -->      the block is that file of a pipeline: a shipped one, or the page's own
     <!-- until Ctrl-C: TEXT -->       its command runs until it is interrupted, which a test does when it has said TEXT
+    <!-- second terminal: TEXT -->    its command runs in a second terminal, after Ctrl-C there, until TEXT at least
+    <!-- after Ctrl-C: WHERE -->      its commands are typed after Ctrl-C in the second terminal
+    <!-- again until: TEXT -->        its commands are repeated until they say TEXT
     <!-- run: in order -->           the block is Python that a test runs after those above it
     <!-- not run: REASON -->          why a test can't run or load the block
 """
@@ -14,7 +17,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +29,7 @@ _BLOCK = re.compile(
     r"(?:^ *<!-- (?P<marker>[^\n]*) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S
 )
 _HEREDOC = re.compile(r"<<'?(\w+)'?([^\n]*)\n.*?^\1$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^cat >>? pipelines/(\S+) <<'(\w+)'\n(.*?)^\2$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"(?:^|\s+)#\s.*$", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"\$\(([^)]*)\)")
 _SEPARATORS = ";&|<>\n"
@@ -64,6 +68,19 @@ def read_blocks(page: Path) -> list[Block]:
         )
         for match in _BLOCK.finditer(text)
     ]
+
+
+def read_files(page: Path) -> list[Block]:
+    """Return the files of pipelines on a page as blocks: blocks marked as a file, and what shell blocks write with `cat`."""
+    files: dict[str, Block] = {}
+    for block in read_blocks(page):
+        path = block.marked("file")
+        if path:
+            files[path] = block
+        for path, _, text in _FILE.findall(block.text) if block.language == "bash" else ():
+            before = files[path].text if path in files else ""
+            files[path] = replace(block, language=path.rpartition(".")[2], text=before + text, marker=f"file: {path}")
+    return [*files.values()]
 
 
 def split_commands(script: str) -> Iterator[list[str]]:

@@ -25,7 +25,7 @@ from headrace.errors import SpecError
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, list_pipelines, load_pipeline
 from headrace.spec.loading.folders import BUILT_IN
-from tests.docs.blocks import DOCS, GUIDES, ROOT, TUTORIAL, Block, read_blocks, split_commands
+from tests.docs.blocks import DOCS, GUIDES, ROOT, TUTORIAL, Block, read_blocks, read_files, split_commands
 
 PAGES = [TUTORIAL, *GUIDES]
 CURRENT = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if "decisions" not in page.parts)]
@@ -72,7 +72,7 @@ def test_every_block_has_a_known_language() -> None:
 
 
 def test_every_marker_is_known() -> None:
-    names = ("file", "run", "until Ctrl-C", "not run")
+    names = ("file", "run", "until Ctrl-C", "second terminal", "after Ctrl-C", "again until", "not run")
     assert [str(block) for block in BLOCKS if block.marker and not any(block.marked(name) for name in names)] == []
 
 
@@ -100,7 +100,7 @@ def test_commands_in_the_text_parse(page: Path) -> None:
 def test_files_of_a_page_load(page: Path, tmp_path: Path) -> None:
     blocks = [block for block in read_blocks(page) if block.language in FILES]
     assert [str(block) for block in blocks if not any(map(block.marked, ("file", "run", "not run")))] == []
-    pipelines = load_files(blocks, tmp_path)
+    pipelines = load_files(read_files(page), tmp_path)
     tables = OWN_TABLES | {table for pipeline in [*pipelines, *shipped()] for table in tables_of(pipeline)}
     for query in queries_of(page):
         named = {".".join(part.name for part in table.parts) for table in sqlglot.parse_one(query).find_all(sqlglot.exp.Table)}

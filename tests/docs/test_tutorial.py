@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +23,22 @@ README = ROOT / "README.md"
 SQLITE = re.compile(r"-(wal|shm)$")
 """The ends of files that SQLite keeps beside a database in use."""
 NUMBER = re.compile(r"\d[\d.,]*")
+PATIENCE_SECONDS = 120.0
+"""How long a command is repeated that waits for the application in the second terminal."""
+INTERRUPTED = (0, 130, -signal.SIGINT)
+"""The exit codes of a command after Ctrl-C."""
 
 
 @dataclass
 class Reader:
-    """Somebody who types the tutorial's commands into a shell, in one folder."""
+    """Somebody who types the tutorial's commands into two terminals, in one folder."""
 
     folder: Path
     environ: dict[str, str]
+    second_terminal: Application | None = None
 
     def start(self, script: str) -> Application:
-        log = self.folder / f"output-{len(list(self.folder.glob('output-*')))}.txt"
+        log = self.folder.parent / f"output-{len(list(self.folder.parent.glob('output-*')))}.txt"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ["bash", "-ec", script],
@@ -46,18 +52,49 @@ class Reader:
         return Application(process, log)
 
     def follow(self, block: Block) -> str:
-        """Run a block and return its output. Interrupt a command that runs until Ctrl-C after it has printed its text."""
-        application = self.start(block.text)
+        """Run a block where and as often as the comment above it says, and return its last output."""
+        awaited = block.marked("second terminal")
+        if awaited or block.marked("after Ctrl-C"):
+            self.end_second_terminal()
+        if awaited:
+            self.second_terminal = self.start(block.text)
+            self.second_terminal.wait_to_say(awaited)
+            return self.second_terminal.said()
+        expected = block.marked("again until") or ""
+        output = self.type(block)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while expected not in output:
+            assert time.monotonic() < deadline, f"{block} doesn't show {expected!r}:\n{output}"
+            output = self.type(block)
+        return output
+
+    def type(self, block: Block) -> str:
+        """Run a block in the first terminal, whose variables stay. Interrupt it when it has said its text."""
+        variables = self.folder.parent / "variables"
+        application = self.start(f"[ ! -e {variables} ] || . {variables}\n{block.text}\nexport -p > {variables}")
         try:
             said = block.marked("until Ctrl-C")
             if said:
                 application.wait_to_say(said)
-                os.killpg(application.pid, signal.SIGINT)
+                interrupt(application)
             code = application.wait()
-            assert code in ((0, 130, -signal.SIGINT) if said else (0,)), f"{block} ended with {code}:\n{application.said()}"
+            assert code in (INTERRUPTED if said else (0,)), f"{block} ended with {code}:\n{application.said()}"
             return application.said()
         finally:
             application.end()
+
+    def end_second_terminal(self) -> None:
+        """Press Ctrl-C in the second terminal if something runs there."""
+        if self.second_terminal is None:
+            return
+        interrupt(self.second_terminal)
+        code = self.second_terminal.wait()
+        assert code in INTERRUPTED, f"the second terminal ended with {code}:\n{self.second_terminal.said()}"
+        self.second_terminal = None
+
+
+def interrupt(application: Application) -> None:
+    os.killpg(application.pid, signal.SIGINT)
 
 
 @pytest.fixture
@@ -72,7 +109,10 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     plain = {name: value for name, value in os.environ.items() if not OURS.match(name)}
     path = os.pathsep.join([str(programs), plain["PATH"]])
     environ = {**plain, **spark_environ(), "PATH": path, "COLUMNS": "120", "HEADRACE_HOME": str(folder / ".headrace")}
-    yield Reader(folder, environ)
+    reader = Reader(folder, environ)
+    yield reader
+    if reader.second_terminal:
+        reader.second_terminal.end()
     for process in find_processes(folder / ".headrace"):
         try:
             process.kill()
@@ -108,7 +148,7 @@ def missing_lines(shown: str, output: str) -> list[str]:
 
 
 def test_readme_shows_the_same_output() -> None:
-    (shown,) = [block.text for block in read_blocks(TUTORIAL) if block.language == "text"]
+    shown = next(block.text for block in read_blocks(TUTORIAL) if block.language == "text")
     lines = [line.strip() for line in README.read_text(encoding="utf-8").splitlines() if line.strip().startswith(("┃", "│"))]
     assert lines
     assert missing_lines("\n".join(lines), shown) == []
