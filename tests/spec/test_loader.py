@@ -167,7 +167,7 @@ def test_folder_without_pipeline_yml_has_its_own_error(pipeline: Path, tmp_path:
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert str(error) == (
         "pipelines/mine: the pipeline's folder has no pipeline.yml\n"
-        "Restore pipeline.yml, or remove the folder and run: headrace new mine"
+        "Write pipeline.yml, or remove the folder and run: headrace new mine"
     )
 
 

@@ -20,7 +20,8 @@ def new(
 ) -> None:
     """Create a pipeline in ./pipelines as a copy of another."""
     path = copy_pipeline(source, target_name=name, folder=Path.cwd())
-    out.print(f"Created {path}. Edit it, then run: headrace check {name}", highlight=False, soft_wrap=True)
+    hint = f"Edit it and delete unused files, then run: headrace check {name}"
+    out.print(f"Created {path}. {hint}", highlight=False, soft_wrap=True)
 
 
 def check(pipeline: Annotated[Optional[str], typer.Argument(metavar="PIPELINE", help="default: all")] = None) -> None:

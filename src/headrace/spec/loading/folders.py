@@ -55,7 +55,7 @@ def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> 
         raise SpecError(
             f"the pipeline's folder has no {FILE}",
             where=show_path(own, folder=absolute(folder)),
-            next_step=f"Restore {FILE}, or remove the folder and run: headrace new {name_or_path}",
+            next_step=f"Write {FILE}, or remove the folder and run: headrace new {name_or_path}",
         )
     hint = suggest(name_or_path, [pipeline.name for pipeline in pipelines], plural="Pipelines")
     more = "" if to_copy else f" Or create it: headrace new {name_or_path}"
