@@ -49,12 +49,12 @@ class BuildsSeen:
 
     def visible(self, way: Sequence[str]) -> list[tuple[int, float]]:
         """Return checkpoints and when each, with all before it, was visible at the end of the way."""
-        found: list[tuple[int, float]] = []
+        checkpoints: list[tuple[int, float]] = []
         for build_id, (moment, entry) in sorted(self.builds[way[0]].items()):
             checkpoint = self.checkpoint_of(way, build_id) if entry.changed_in == build_id else None
-            if checkpoint is not None and (not found or checkpoint > found[-1][0]):
-                found.append((checkpoint, moment))
-        return found
+            if checkpoint is not None and (not checkpoints or checkpoint > checkpoints[-1][0]):
+                checkpoints.append((checkpoint, moment))
+        return checkpoints
 
 
 @contextmanager
@@ -68,9 +68,9 @@ def watch_builds(database: Path, tables: Sequence[str]) -> Iterator[BuildsSeen]:
         query = "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
         last: dict[str, str] = {}
         while not ended.wait(_EVERY_SECONDS):
-            found = connection.execute(query).fetchall()
+            rows = connection.execute(query).fetchall()
             moment = time.time()
-            for table, location in found:
+            for table, location in rows:
                 if table in tables and location != last.get(table):
                     last[table] = location
                     _note(seen, table, location, moment)

@@ -145,8 +145,8 @@ def _moments_of(catalog: Catalog, raw: str, *, since: float) -> dict[str, list[A
     rows = scan.to_arrow()
     committed = pc.divide(pc.struct_field(rows["source"], "ts_us").cast(pa.float64()), 1e6)
     produced = pc.divide(rows["kafka_timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.float64()), 1e6)
-    found = pa.table({"committed": committed, "produced": produced, "checkpoint_id": rows["checkpoint_id"]})
-    return dict(found.filter(pc.greater_equal(found["committed"], since)).to_pydict())
+    moments = pa.table({"committed": committed, "produced": produced, "checkpoint_id": rows["checkpoint_id"]})
+    return dict(moments.filter(pc.greater_equal(moments["committed"], since)).to_pydict())
 
 
 def _captured(

@@ -69,9 +69,9 @@ def compare_entities(bench: Bench) -> tuple[list[dict[str, object]], tuple[Bar, 
             lake.land(people.part(number + 1))
             timed(bench, readings, "Headrace, 1 % more", lambda: lake.build(EXACT))
             timed(bench, readings, "Headrace, 1 % more, normalising", lambda: lake.build(NORMALISED))
-        found = lake.entities(EXACT)
+        by_increments = lake.entities(EXACT)
         lake.build(EXACT, full_refresh=True)
-        check_clusters(found, lake.entities(EXACT).rename({"entity_id": "cluster_id"}))
+        check_clusters(by_increments, lake.entities(EXACT).rename({"entity_id": "cluster_id"}))
     return [row_of(what, reading) for what, reading in readings.items()], _bars(readings)
 
 

@@ -105,14 +105,14 @@ def judge(
     for threshold in _THRESHOLDS:
         edges = pairs.filter(pl.col(WEIGHT) >= threshold)
         entity = connected_components(edges[LEFT], edges[RIGHT], nodes=records.height)
-        both, wanted, found = (_pairs_in(columns) for columns in ([records["person"], entity], [records["person"]], [entity]))
-        precision, recall = both / max(found, 1), both / wanted
+        both, wanted, linked = (_pairs_in(columns) for columns in ([records["person"], entity], [records["person"]], [entity]))
+        precision, recall = both / max(linked, 1), both / wanted
         rows.append(
             {
                 "what": f"{name} weights, at_least {threshold}",
                 "precision": round(precision, 3),
                 "recall": round(recall, 3),
-                "f1": round(2 * both / (found + wanted), 3),
+                "f1": round(2 * both / (linked + wanted), 3),
                 "largest_entity": entity.value_counts()["count"].max(),
             }
         )

@@ -112,11 +112,11 @@ def _mistyped(random: Random, text: str) -> str:
 
 
 def _words(random: Random, count: int) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < count:
+    words: dict[str, None] = {}
+    while len(words) < count:
         middle = "".join(random.choice(_MIDDLES) for _ in range(random.choice((1, 1, 2))))
-        found[random.choice(_STARTS) + middle + random.choice(_ENDS)] = None
-    return list(found)
+        words[random.choice(_STARTS) + middle + random.choice(_ENDS)] = None
+    return list(words)
 
 
 def _skewed(random: Random, words: list[str]) -> str:

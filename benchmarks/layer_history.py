@@ -87,11 +87,11 @@ class History:
         """Raise a RuntimeError unless every table has the rows that it must, as a query reads them."""
         for table, wanted in self._wanted().items():
             columns = ", ".join(f'{expression} AS "{expression}"' for expression in wanted)
-            (found,) = run_query(self.lake.catalog, f"SELECT {columns} FROM bench.{table}").to_pylist()
+            (row,) = run_query(self.lake.catalog, f"SELECT {columns} FROM bench.{table}").to_pylist()
             for expression, value in wanted.items():
-                if found[expression] != value:
+                if row[expression] != value:
                     where = f"{table} at {self.times} times the base"
-                    raise RuntimeError(f"{expression} of {where} is {found[expression]}, and must be {value}")
+                    raise RuntimeError(f"{expression} of {where} is {row[expression]}, and must be {value}")
 
     def _wanted(self) -> Mapping[str, Mapping[str, int]]:
         cents = "CAST(100 * sum({}) AS BIGINT)".format

@@ -59,8 +59,8 @@ def _hold_against_the_lake(folder: Path, environ: dict[str, str], acknowledged: 
     subprocess.run(command, cwd=folder, env=environ, check=True, stdout=subprocess.DEVNULL)
     settings: Settings = load_settings(flags={}, environ=environ, folder=folder)
     pipeline = load_pipeline("weather", environ=environ, folder=folder)
-    (found,) = verify(settings, pipeline, bootstrap_servers=KafkaServers(environ["KAFKA_BOOTSTRAP_SERVERS"]))
+    (verified,) = verify(settings, pipeline, bootstrap_servers=KafkaServers(environ["KAFKA_BOOTSTRAP_SERVERS"]))
     table = open_catalog(settings).load_table(str(pipeline.streams[0].table))
     landed = Counter(table.scan(selected_fields=("city",)).to_arrow()["city"].to_pylist())
-    missing = sum(name not in landed for name in acknowledged) + found.missing
-    return missing, sum(landed[name] > 1 for name in acknowledged) + found.doubled, found.in_topic
+    missing = sum(name not in landed for name in acknowledged) + verified.missing
+    return missing, sum(landed[name] > 1 for name in acknowledged) + verified.doubled, verified.in_topic

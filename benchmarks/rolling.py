@@ -89,15 +89,15 @@ def _arrivals(count: int) -> pl.DataFrame:
     """Return every event with the build that it comes in: the first version of each charge, and what follows some."""
     per_build = -(-count // BUILDS)
     step = DAYS * DAY_MS // count
-    made = number_charges(0, count).with_columns(
+    charges = number_charges(0, count).with_columns(
         created_ms=pl.col("number") * step + draw(20, step * 2 + 1),
         version=pl.lit(0, pl.Int64),
         due=pl.col("number") // per_build,
     )
     late = pl.when(draw(21, 1000) < _LATE).then(1 + draw(22, _LATEST)).otherwise(0)
-    first = made.with_columns(build=pl.min_horizontal(pl.col("due") + late, BUILDS - 1))
-    again = made.filter(draw(23, 1000) < _TWICE).with_columns(build=pl.min_horizontal(pl.col("due") + 1, BUILDS - 1))
-    changed = made.filter(draw(24, 1000) < _CHANGED).with_columns(
+    first = charges.with_columns(build=pl.min_horizontal(pl.col("due") + late, BUILDS - 1))
+    again = charges.filter(draw(23, 1000) < _TWICE).with_columns(build=pl.min_horizontal(pl.col("due") + 1, BUILDS - 1))
+    changed = charges.filter(draw(24, 1000) < _CHANGED).with_columns(
         version=pl.lit(1, pl.Int64), build=pl.min_horizontal(pl.col("due") + draw(25, _LATEST), BUILDS - 1)
     )
     return pl.concat([first, again, changed])
@@ -115,9 +115,9 @@ def _compare(lake: ChargeLake, spark: SparkSession) -> tuple[int, int]:
     names = [f"`{name}`" for name in features.columns]
     both = features.select(*names, F.lit(1).alias("side")).union(plain.select(*names, F.lit(-1).alias("side")))
     surplus = both.groupBy(*names).agg(F.sum("side").alias("surplus")).where("surplus <> 0")
-    found = surplus.agg(F.coalesce(F.sum(F.abs("surplus")), F.lit(0)).alias("differing")).first()
-    assert found is not None
-    return int(found["differing"]), lake.count("charge_features")
+    counts = surplus.agg(F.coalesce(F.sum(F.abs("surplus")), F.lit(0)).alias("differing")).first()
+    assert counts is not None
+    return int(counts["differing"]), lake.count("charge_features")
 
 
 def _read(lake: ChargeLake, name: str) -> DataFrame:

@@ -40,12 +40,12 @@ def change_rows(
     connection: Connection, *, changes: int, customer: int, at_once: int, rate: float | None
 ) -> Iterator[Transaction]:
     """Make so many row changes, `at_once` in a transaction: at a rate, or as fast as it goes."""
-    started, made = time.monotonic(), 0
+    started, changed = time.monotonic(), 0
     waiting: deque[dict[str, int]] = deque()
-    while made < changes:
+    while changed < changes:
         if rate is not None:
-            time.sleep(max(0.0, started + made / rate - time.monotonic()))
-        tenth = max(1, min(at_once, changes - made) // 10)
+            time.sleep(max(0.0, started + changed / rate - time.monotonic()))
+        tenth = max(1, min(at_once, changes - changed) // 10)
         with connection.transaction():
             numbers = connection.execute(_INSERT_ORDERS, {"customer": customer, "rows": _OF_TEN * tenth}).fetchall()
             first = numbers[0][0]
@@ -56,5 +56,5 @@ def change_rows(
                 paid = waiting.popleft()
                 done += connection.execute(_UPDATE_ORDERS, paid).rowcount
                 done += connection.execute(_DELETE_PAYMENTS, paid).rowcount
-        made += done
+        changed += done
         yield Transaction(time.time(), done)

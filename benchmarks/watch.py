@@ -84,7 +84,7 @@ def _produced_at(uri: str) -> list[float]:
 
 
 def _number(location: str) -> int:
-    found = _NUMBER.search(location)
-    if found is None:
+    match = _NUMBER.search(location)
+    if match is None:
         raise RuntimeError("a metadata file without a number")
-    return int(found.group(1))
+    return int(match.group(1))

@@ -36,8 +36,8 @@ MANIFESTS = ", ".join(
 
 def find_unpinned(text: str) -> list[str]:
     """Return the images of a file that have no digest."""
-    found = (match for match in IMAGE.finditer(text) if match["name"] not in OWN and not match["digest"])
-    return [f"{match['name']}:{match['tag']}" for match in found]
+    images = (match for match in IMAGE.finditer(text) if match["name"] not in OWN and not match["digest"])
+    return [f"{match['name']}:{match['tag']}" for match in images]
 
 
 def pin(text: str, resolve: Callable[[str, str], str]) -> str:

@@ -111,16 +111,16 @@ def lake_settings(tmp_path: Path, request: pytest.FixtureRequest) -> Settings:
 @pytest.fixture
 def make_lake(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Lake]]:
     """Make this test's lake on a broker; processes that were started for it end with the test."""
-    made: list[Lake] = []
+    lakes: list[Lake] = []
 
     def make(servers: str) -> Lake:
         topic = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")
-        made.append(Lake(tmp_path / "work", servers, topic))
-        made[-1].folder.mkdir(exist_ok=True)
-        return made[-1]
+        lakes.append(Lake(tmp_path / "work", servers, topic))
+        lakes[-1].folder.mkdir(exist_ok=True)
+        return lakes[-1]
 
     yield make
-    for lake in made:
+    for lake in lakes:
         for application in lake.applications:
             application.end()
 

@@ -15,21 +15,21 @@ _RETRYABLE = {"RetryableError", "UnavailableError", "BusyError", "CompactedError
 
 def documented() -> list[tuple[str, str, bool]]:
     """Return name and parent of each error of the docstring, and whether it says what the error means."""
-    found: list[tuple[str, str, bool]] = []
+    listed: list[tuple[str, str, bool]] = []
     path: list[str] = []
     for line in str(errors.__doc__).splitlines():
         match = _LINE.match(line)
         if match:
             depth = len(match["branches"] or "") // 4
             path[depth:] = [match["name"]]
-            found.append((match["name"], path[depth - 1] if depth else "Exception", bool(match["about"])))
-    return found
+            listed.append((match["name"], path[depth - 1] if depth else "Exception", bool(match["about"])))
+    return listed
 
 
 def defined() -> dict[str, str]:
     """Return the parent of each error of the module."""
-    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
-    return {error.__name__: error.__mro__[1].__name__ for error in found}
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    return {error.__name__: error.__mro__[1].__name__ for error in classes}
 
 
 def test_error_tree_in_the_docs_is_the_one_that_is_defined() -> None:

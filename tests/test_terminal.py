@@ -63,14 +63,14 @@ def test_what_a_terminal_would_obey_is_escaped(name: str) -> None:
     table.add_row(text)
     table.add_row(Text(text, style="bold"))
     assert unsafe(on_a_terminal(lambda console: console.print(Text(text), soft_wrap=True))) == []
-    for found in (
+    for shown in (
         on_a_terminal(lambda console: console.print(text)),
         on_a_terminal(lambda console: console.print(table)),
         on_a_terminal(lambda console: show_rows(console, pa.table({text: [text]}))),
         on_a_terminal(lambda console: show_rows(console, pa.table({text: [text]})), Console),
     ):
-        assert unsafe(found) == []
-        assert "\\u" in found or "\\r" in found
+        assert unsafe(shown) == []
+        assert "\\u" in shown or "\\r" in shown
 
 
 @pytest.mark.parametrize("text", AS_THEY_ARE)
@@ -84,8 +84,8 @@ def test_markup_and_emoji_codes_are_printed_as_they_are(text: str) -> None:
 
 
 def test_row_of_an_answer_is_one_line() -> None:
-    found = on_a_terminal(lambda console: show_rows(console, pa.table({"x": ["a\nb\tc"]})))
-    assert "a\\nb\\tc" in found
+    shown = on_a_terminal(lambda console: show_rows(console, pa.table({"x": ["a\nb\tc"]})))
+    assert "a\\nb\\tc" in shown
     assert data_text("a\nb").plain == "a\\nb"
 
 

@@ -32,7 +32,7 @@ NAMES = (
         "Known",
     ),
     *("Way", "ways", "landed_aside", "place_few", "place_many", "work_of", "whole_work", "untold", "carry", "each"),
-    *("meant", "reach", "settle", "kept", "told", "mended", "pond", "shelf", "club", "dying", "anew"),
+    *("meant", "reach", "settle", "found", "made", "kept", "told", "mended", "pond", "shelf", "club", "dying", "anew"),
 )
 """Names that must not be used for variables, functions, classes, parameters or fields, with and without leading underscores."""
 

@@ -273,18 +273,18 @@ class LayerLake:
 
     def rows(self, table: str) -> Counter[str]:
         """Return a table's rows, without the build that wrote them and without states."""
-        found = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
-        found = found.drop_columns([name for name in (BUILD_ID, STATE) if name in found.column_names])
-        return Counter(repr(sorted(row.items())) for row in found.to_pylist())
+        stored = self.catalog.load_table(f"pond.{table}").scan().to_arrow()
+        stored = stored.drop_columns([name for name in (BUILD_ID, STATE) if name in stored.column_names])
+        return Counter(repr(sorted(row.items())) for row in stored.to_pylist())
 
     def all_rows(self) -> dict[str, Counter[str]]:
         return {table.table.name: self.rows(table.table.name) for table in self.pipeline.tables}
 
 
-def assert_same(found: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> None:
+def assert_same(rows: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> None:
     """Hold the rows of tables against each other, and show the first few that differ."""
     for name in wanted:
-        missing, surplus = wanted[name] - found[name], found[name] - wanted[name]
+        missing, surplus = wanted[name] - rows[name], rows[name] - wanted[name]
         assert (_few(missing), _few(surplus)) == ([], []), f"{name}: (missing, surplus)"
 
 

@@ -34,7 +34,7 @@ class Traffic:
 
     random: Random
     keys: int
-    made: dict[str, list[Landed]] = field(default_factory=lambda: {"events": [], "changes": []})
+    sent: dict[str, list[Landed]] = field(default_factory=lambda: {"events": [], "changes": []})
     grown: set[str] = field(default_factory=set)
     _number: int = 0
 
@@ -46,12 +46,12 @@ class Traffic:
 
     def _next(self) -> Landed:
         stream = self.random.choice(("events", "events", "changes"))
-        made = self.made[stream]
-        if made and self.random.random() < 0.12:
-            return self.random.choice(made)
+        earlier = self.sent[stream]
+        if earlier and self.random.random() < 0.12:
+            return self.random.choice(earlier)
         self._number += 1
         event = Landed(stream, self._event() if stream == "events" else self._change())
-        made.append(event)
+        earlier.append(event)
         return event
 
     def _event(self) -> dict[str, Any]:

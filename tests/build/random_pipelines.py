@@ -135,13 +135,13 @@ class RandomPipeline:
 def random_pipeline(random: Random, *, tables: int | None = None, rounds: int | None = None) -> RandomPipeline:
     """Return a pipeline of 6 to 12 tables, or of so many; the first of them read raw tables."""
     count = tables or random.randint(6, 12)
-    made = [_STAGED]
-    while len(made) < count:
-        makers = _EARLY if len(made) < 3 else _ALL
+    chosen = [_STAGED]
+    while len(chosen) < count:
+        makers = _EARLY if len(chosen) < 3 else _ALL
         name = random.choices(list(makers), [_WEIGHTS.get(maker, 1) for maker in makers])[0]
-        relations = [_EVENTS, *(table.relation for table in made)]
-        table = makers[name](random, f"{name}_{len(made)}", relations)
+        relations = [_EVENTS, *(table.relation for table in chosen)]
+        table = makers[name](random, f"{name}_{len(chosen)}", relations)
         if table is not None:
-            made.append(table)
+            chosen.append(table)
     grows = {stream: random.uniform(0.2, 0.8) for stream in ("events", "changes") if chance(random, 0.5)}
-    return RandomPipeline(tuple(made), random.choice((3, 6, 6, 20)), rounds or random.randint(12, 30), grows)
+    return RandomPipeline(tuple(chosen), random.choice((3, 6, 6, 20)), rounds or random.randint(12, 30), grows)

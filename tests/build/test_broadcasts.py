@@ -56,9 +56,9 @@ def test_lookups_by_values_broadcast_only_few(layer_lake: LayerLake, monkeypatch
     inputs = inputs_of_rolling(layer_lake)
     driver = inputs.table.drivers[0]
     values = inputs.changes(driver).entered.select(["k"])
-    found = [inputs.matching(driver, values), inputs.unchanged(driver, values), inputs.without(inputs.whole(driver), values)]
-    assert [broadcasts(rows.frame) for rows in found] == [most >= 11] * 3
-    assert [rows.frame.count() for rows in found] == [11, 0, 4]
+    frames = [inputs.matching(driver, values), inputs.unchanged(driver, values), inputs.without(inputs.whole(driver), values)]
+    assert [broadcasts(rows.frame) for rows in frames] == [most >= 11] * 3
+    assert [rows.frame.count() for rows in frames] == [11, 0, 4]
     inputs.close()
 
 

@@ -64,12 +64,15 @@ def test_failed_rows_are_counted_dropped_or_quarantined(spark: SparkSession, tmp
             ("pond.quarantine", "amount is positive", "e1"),
             ("pond.quarantine", "amount is positive", "e3"),
         ]
-    found = {(report.table, report.sentence): report for report in report_quality(layer_lake.settings, layer_lake.pipeline)}
-    counted, set_aside = found["pond.warn", "amount is positive"], found["pond.quarantine", "amount is positive"]
+    reports = {(report.table, report.sentence): report for report in report_quality(layer_lake.settings, layer_lake.pipeline)}
+    counted, set_aside = reports["pond.warn", "amount is positive"], reports["pond.quarantine", "amount is positive"]
     assert (counted.rows, counted.failing, counted.quarantined, counted.last_checked, counted.last_failed) == (5, 2, 0, 2, 1)
     assert (set_aside.rows, set_aside.failing, set_aside.quarantined, set_aside.last_checked) == (3, 0, 2, 5)
-    assert (found["pond.warn", "the group is known"].last_checked, found["pond.drop", "the group is known"].failing) == (2, 1)
-    assert json.loads(found["pond.drop", "amount is positive"].sample or "")["id"] == "e3"
+    assert (reports["pond.warn", "the group is known"].last_checked, reports["pond.drop", "the group is known"].failing) == (
+        2,
+        1,
+    )
+    assert json.loads(reports["pond.drop", "amount is positive"].sample or "")["id"] == "e3"
     assert [row["build_id"] for row in read_results(layer_lake.catalog, "pond") if row["table_name"] == "pond.drop"] == [
         1,
         1,
@@ -110,8 +113,8 @@ def test_plan_has_action_and_reasons(spark: SparkSession, tmp_path: Path) -> Non
     layer_lake = LayerLake(tmp_path, spark, {"a/checked.sql": CHECKED.format(on_failure="warn"), "b/reader.sql": READER})
 
     def planned() -> list[tuple[str, str]]:
-        found = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
-        return [(planned.action, planned.why[0]) for planned in found]
+        plans = plan(layer_lake.settings, layer_lake.pipeline, table=None, full_refresh=False)
+        return [(planned.action, planned.why[0]) for planned in plans]
 
     assert planned() == [("refresh", "it was never built")] * 2
     layer_lake.land(events(1))

@@ -82,40 +82,40 @@ def changes_of(random: Random, count: int) -> list[Change]:
     """Return what a database of few rows tells of its life: several changes in a transaction, keys that change and come
     again, values that updates leave out, truncates."""
     rows: dict[int, Change] = {}
-    found: list[Change] = []
+    changes: list[Change] = []
     lsn = tx = 0
-    while len(found) < count:
+    while len(changes) < count:
         tx += random.random() < 0.6
         lsn += random.randrange(1, 5)
         key = random.randrange(5)
         if random.random() < 0.05:
             rows.clear()
-            found.append(Change("t", lsn, tx))
+            changes.append(Change("t", lsn, tx))
         elif key not in rows:
             new = Change("c", lsn, tx, key, random.choice("xyz"), random.choice([None, "long", "longer"]), random.randrange(9))
             rows[key] = new
-            found.append(new)
+            changes.append(new)
         elif random.random() < 0.2:
-            found.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, omitted=()))
+            changes.append(replace(rows.pop(key), op="d", lsn=lsn, tx=tx, omitted=()))
         elif random.random() < 0.15:
             other = (key + 1) % 5
             for row_key in [key, *([other] if other in rows else [])]:
                 lsn += 1
-                found.append(replace(rows[row_key], op="d", lsn=lsn, tx=tx, omitted=()))
+                changes.append(replace(rows[row_key], op="d", lsn=lsn, tx=tx, omitted=()))
             before = {row_key: rows.pop(row_key, None) for row_key in (key, other)}
             for old, new_key in ((before[key], other), (before[other], key)):
                 if old is not None:
                     lsn += 1
                     rows[new_key] = replace(old, op="c", lsn=lsn, tx=tx, id=new_key, omitted=())
-                    found.append(rows[new_key])
+                    changes.append(rows[new_key])
         else:
             omitted = tuple(name for name in ("body", "size") if random.random() < 0.5)
             now = replace(rows[key], op="u", lsn=lsn, tx=tx, name=random.choice("xyz"), omitted=omitted)
             now = now if "body" in omitted else replace(now, body=random.choice([None, "short", "long"]))
             now = now if "size" in omitted else replace(now, size=random.randrange(9))
             rows[key] = now
-            found.append(now)
-    return found
+            changes.append(now)
+    return changes
 
 
 def shown(rows: Iterable[dict[str, Any]]) -> Counter[str]:
@@ -142,23 +142,23 @@ def current_of(changes: Sequence[Change]) -> Counter[str]:
 
 def versions_of(changes: Sequence[Change]) -> Counter[str]:
     """Return every version of the rows of a database."""
-    found = []
+    versions = []
     for index, change in enumerate(changes):
         if change.op in "dt":
             continue
         after = [later for later in changes[index + 1 :] if later.op == "t" or later.id == change.id]
         end = after[0].at if after else None
-        found.append({**row_of(change), "valid_from": change.at, "valid_to": end, "is_current": not after})
-    return shown(found)
+        versions.append({**row_of(change), "valid_from": change.at, "valid_to": end, "is_current": not after})
+    return shown(versions)
 
 
 def rows_of(layer_lake: LayerLake) -> dict[str, Counter[str]]:
     """Return the tables' rows without what is there for builds alone."""
-    found = {}
+    rows_by_table = {}
     for name in ("current", "history", "names"):
         rows = layer_lake.catalog.load_table(f"pond.{name}").scan().to_arrow().to_pylist()
-        found[name] = shown({key: value for key, value in row.items() if not key.startswith("_")} for row in rows)
-    return found
+        rows_by_table[name] = shown({key: value for key, value in row.items() if not key.startswith("_")} for row in rows)
+    return rows_by_table
 
 
 @given(seed=st.integers(0, 2**32))
@@ -177,12 +177,12 @@ def test_any_order_and_batching_yields_the_database(
     for part in (sent[:15], sent[15:30], sent[30:]):
         layer_lake.land(part)
         layer_lake.build()
-    found = rows_of(layer_lake)
-    assert_same(found, {"current": current_of(changes), "history": versions_of(changes)})
+    stored = rows_of(layer_lake)
+    assert_same(stored, {"current": current_of(changes), "history": versions_of(changes)})
     entry = read_build(layer_lake.catalog.load_table("pond.current"))
     assert entry.rows_unknown == 0
     layer_lake.build(full_refresh=True)
-    assert_same(found, rows_of(layer_lake))
+    assert_same(stored, rows_of(layer_lake))
 
 
 def test_value_that_no_event_contains_is_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
@@ -235,14 +235,14 @@ def test_new_snapshot_removes_missing_rows(spark: SparkSession, tmp_path: Path) 
     layer_lake.land([*taken[1:], Change("c", 40, 4, 4, "z")])
     outcomes = {outcome.table.table.name: outcome.plan.action for outcome in layer_lake.build() if outcome.plan}
     assert outcomes["current"] == outcomes["tracked"] == "increment"
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     assert rows_of(layer_lake)["current"] == shown(row_of(change) for change in taken)
     tracked_rows = layer_lake.catalog.load_table("pond.tracked").scan().to_arrow().to_pylist()
     ends = sorted((row["id"], row["lsn"], row["valid_to"], row["is_current"]) for row in tracked_rows)
     at = taken[0].at
     assert ends == [(1, 10, at, False), (2, 11, at, False), (2, 50, None, True), (3, 50, None, True), (4, 40, at, False)]
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 ENVELOPE = """{"type": "record", "name": "Envelope", "fields": [
@@ -285,9 +285,9 @@ def test_added_column_needs_no_refresh(spark: SparkSession, tmp_path: Path) -> N
         emails = {(row["_lsn"], row["size"], row["email"]) for row in table.scan().to_arrow().to_pylist()}
         assert {(3, 2**40, "a@b.c"), (1, 5, None)} <= emails, name
         assert read_build(table).generation == 1, name
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def test_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSession, tmp_path: Path) -> None:
@@ -302,9 +302,9 @@ def test_history_of_required_columns_is_refreshed_with_a_truncate(spark: SparkSe
     assert sorted((row["id"], row["valid_to"], row["is_current"]) for row in rows) == [(1, 2, False), (2, None, True)]
     layer_lake.land([Envelope(0, {"id": 3, "size": 7})])
     layer_lake.build()
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def test_history_of_a_history_rejects_reserved_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -322,6 +322,6 @@ def bodies(layer_lake: LayerLake) -> dict[int, str | None]:
     """Return the bodies of the rows; the newest versions of the history have to have the same."""
     rows = layer_lake.catalog.load_table("pond.current").scan().to_arrow().to_pylist()
     versions = layer_lake.catalog.load_table("pond.history").scan(row_filter="is_current = true").to_arrow().to_pylist()
-    found = {row["id"]: row["body"] for row in rows}
-    assert {row["id"]: row["body"] for row in versions} == found
-    return found
+    body_by_id = {row["id"]: row["body"] for row in rows}
+    assert {row["id"]: row["body"] for row in versions} == body_by_id
+    return body_by_id

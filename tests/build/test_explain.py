@@ -119,8 +119,8 @@ class Metadata:
 
     def explain(self, *, full_refresh: bool = False) -> Explanation:
         plans = plan(self.settings, self.pipeline, table=None, full_refresh=full_refresh)
-        (found,) = explain_plans(self.settings, self.pipeline, plans)
-        return found
+        (explanation,) = explain_plans(self.settings, self.pipeline, plans)
+        return explanation
 
 
 def reads_of(explained: Explanation) -> list[tuple[str, str, tuple[str, ...], str]]:

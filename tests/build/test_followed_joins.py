@@ -48,9 +48,9 @@ def event(number: int, k: str, g: str, n: int = 1, cents: int = 1) -> Event:
 
 
 def check_refresh(layer_lake: LayerLake) -> None:
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def processed(layer_lake: LayerLake, name: str) -> int:
@@ -197,8 +197,8 @@ def test_net_rows_are_those_that_differ_in_the_columns(spark: SparkSession, loca
     now = rows((1, "a", ["t"], "new"), (2, "b", ["t"], "new"), (3, None, None, "new"), (4, "d", [], "x"), (4, "d", [], "y"))
     then = rows((1, "a", ["t"], "old"), (2, "b", ["u"], "old"), (3, None, None, "old"), (4, "d", [], "x"), (5, "e", None, "x"))
     net = net_rows(ChangeSet(now, then), ["id", "name", "tags"])
-    found = Counter((row["id"], row["name"], tuple(row["tags"] or ())) for row in net.frame.collect())
-    assert found == Counter([(2, "b", ("t",)), (2, "b", ("u",)), (4, "d", ()), (5, "e", ())])
+    counted = Counter((row["id"], row["name"], tuple(row["tags"] or ())) for row in net.frame.collect())
+    assert counted == Counter([(2, "b", ("t",)), (2, "b", ("u",)), (4, "d", ()), (5, "e", ())])
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -209,8 +209,8 @@ def test_texts_become_values_with_the_same_text_form(spark: SparkSession, local:
     columns = (Column("id", Primitive("int")), Column("code", Primitive("string")), Column("long", Primitive("long")))
 
     def values(column: str, of: str) -> list[object]:
-        found = join_values(rows, {column: of}, columns, nulls_match=False)
-        return [row[0] for row in found.frame.collect()]
+        joined = join_values(rows, {column: of}, columns, nulls_match=False)
+        return [row[0] for row in joined.frame.collect()]
 
     assert values("id::string", "text") == [7, -3]
     assert values("long::string", "text") == [7, -3, 3_000_000_000]

@@ -33,6 +33,6 @@ def test_killed_application_recovers_after_restart(spark: SparkSession, tmp_path
         "build", "pond", environ={"HEADRACE_HOME": str(layer_lake.settings.home)}, folder=tmp_path, spark=spark
     )
     assert code == 0, said
-    found = layer_lake.all_rows()
+    recovered = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(recovered, layer_lake.all_rows())

@@ -34,15 +34,15 @@ OF_ONE_ATTEMPT = {"reads", "writer", "built_at_us", "snapshot_id", "seconds", "p
 
 def entry_of(layer_lake: LayerLake, name: str) -> dict[str, Any]:
     entry = read_build(layer_lake.catalog.load_table(f"pond.{name}"))
-    found = {field.name: getattr(entry, field.name) for field in fields(BuildLedger) if field.name not in OF_ONE_ATTEMPT}
-    return {**found, "has_refused": bool(entry.quarantine_files)}
+    values = {field.name: getattr(entry, field.name) for field in fields(BuildLedger) if field.name not in OF_ONE_ATTEMPT}
+    return {**values, "has_refused": bool(entry.quarantine_files)}
 
 
 def kept_rows(layer_lake: LayerLake, name: str) -> Counter[str]:
     """Return what builds kept of deleted rows and truncates."""
     table = next(candidate.table for candidate in layer_lake.pipeline.tables if candidate.table.name == name)
-    found = load_table(layer_lake.catalog, removed_name(table))
-    return Counter(repr(row) for row in found.scan().to_arrow().to_pylist()) if found else Counter()
+    removed = load_table(layer_lake.catalog, removed_name(table))
+    return Counter(repr(row) for row in removed.scan().to_arrow().to_pylist()) if removed else Counter()
 
 
 @pytest.mark.parametrize(

@@ -83,5 +83,5 @@ def test_all_engines_read_what_spark_builds(spark: SparkSession, tmp_path: Path)
 
 
 def _rows(catalog: object, sql: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = run_query(catalog, sql).to_pylist()  # type: ignore[arg-type]
-    return found
+    rows: list[dict[str, object]] = run_query(catalog, sql).to_pylist()  # type: ignore[arg-type]
+    return rows

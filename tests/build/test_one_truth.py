@@ -20,12 +20,12 @@ pytestmark = pytest.mark.spark
 
 def events_of(random: Random, count: int) -> list[Event]:
     """Return events of few keys, out of order, with ties, nulls, deletions and redeliveries."""
-    found: list[Event] = []
+    events: list[Event] = []
     for number in range(count):
-        if found and random.random() < 0.1:
-            found.append(random.choice(found))
+        if events and random.random() < 0.1:
+            events.append(random.choice(events))
             continue
-        found.append(
+        events.append(
             Event(
                 id=f"e{number}",
                 k=f"k{random.randrange(6)}",
@@ -36,7 +36,7 @@ def events_of(random: Random, count: int) -> list[Event]:
                 minutes=random.randrange(4 * 24 * 60),
             )
         )
-    return found
+    return events
 
 
 def cut(events: list[Event], random: Random, parts: int) -> Iterator[list[Event]]:
@@ -104,10 +104,10 @@ def test_row_filtered_out_downstream_is_removed(spark: SparkSession, tmp_path: P
     gone = Event("e2", "k1", None, 2, 1, "u", 2)
     layer_lake.land([gone, *(Event(f"e{number}", f"k{number}", "y", number, 1, "u", number) for number in (3, 4, 5))])
     layer_lake.build()
-    found = layer_lake.all_rows()
-    assert sum(found["visible"].values()) == 3
+    by_increments = layer_lake.all_rows()
+    assert sum(by_increments["visible"].values()) == 3
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def test_key_determined_by_a_lookup_is_removed_with_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_key_determined_by_a_lookup_is_removed_with_it(spark: SparkSession, tmp_
     layer_lake.land([Event("e4", "k1", "y", 2, 4, "u", 1), Event("e5", "k2", "z", 2, 5, "u", 1)])
     layer_lake.build()
     assert _sizes(layer_lake) == {}, "all are alone, and not shown"
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def _sizes(layer_lake: LayerLake) -> dict[int, int]:

@@ -180,10 +180,10 @@ def test_plain_queries_equal_spark(spark: SparkSession) -> None:
     for text in SAME:
         wanted = spark.sql(text.replace("pond.events", "plain_events"))
         query = plain_query(text, {EVENTS: NESTED})
-        found = query.run({EVENTS: rows.select(query.reads(EVENTS))})
+        answer = query.run({EVENTS: rows.select(query.reads(EVENTS))})
         assert query.columns == spec_columns(wanted.schema), text
-        assert found.schema == pl.DataFrame(wanted.toArrow()).schema, text
-        assert counted(found.to_dicts()) == counted(wanted.toArrow().to_pylist()), text
+        assert answer.schema == pl.DataFrame(wanted.toArrow()).schema, text
+        assert counted(answer.to_dicts()) == counted(wanted.toArrow().to_pylist()), text
 
 
 def condition(random: Random, depth: int) -> str:
@@ -216,8 +216,8 @@ def test_plain_conditions_equal_spark(spark: SparkSession) -> None:
         .toArrow()
     )
     for place, written in enumerate(conditions):
-        found = rows.with_columns(plain_condition(written, NESTED).alias("found"))["found"]
-        assert found.to_list() == wanted[f"c{place}"].to_pylist(), written
+        answer = rows.with_columns(plain_condition(written, NESTED).alias("found"))["found"]
+        assert answer.to_list() == wanted[f"c{place}"].to_pylist(), written
 
 
 @pytest.mark.parametrize("text", LEFT_TO_SPARK)

@@ -22,7 +22,7 @@ streams:
 
 
 @pytest.mark.parametrize(
-    ("key", "found"),
+    ("key", "sources"),
     [
         ("at", [KeySource("w", ("at",), None)]),
         ("date_trunc('minute', at)", [KeySource("w", ("at",), "MINUTE")]),
@@ -36,13 +36,13 @@ streams:
         ("coalesce(at, seen)", []),
     ],
 )
-def test_key_sources_of_queries(tmp_path: Path, key: str, found: list[KeySource]) -> None:
+def test_key_sources_of_queries(tmp_path: Path, key: str, sources: list[KeySource]) -> None:
     query = f"/*\nkeys: [k, w]\n*/\nSELECT k, {key} AS w, count(*) AS n FROM raw.events GROUP BY k, {key}\n"
     write_files(tmp_path / "pipelines" / "mine", {**FILES, "core/counts.sql": query})
     check = check_pipeline("mine", environ={}, folder=tmp_path)
     assert check.pipeline is not None, check.errors
     (table,) = check.pipeline.tables
-    assert list(key_sources(table)) == [KeySource("k", ("k",), None), *found]
+    assert list(key_sources(table)) == [KeySource("k", ("k",), None), *sources]
 
 
 @pytest.mark.parametrize(

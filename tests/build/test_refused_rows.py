@@ -57,14 +57,14 @@ def test_refused_rows_are_the_same_in_one_pass_and_in_two(
     with scanned_refreshes():
         layer_lake.build()
         assert passes == []
-        found, rows = quarantined(layer_lake), layer_lake.all_rows()
-        assert found
+        refused, rows = quarantined(layer_lake), layer_lake.all_rows()
+        assert refused
         monkeypatch.setattr(collected_refused, "MOST_ROWS", 3)
         layer_lake.build(full_refresh=True)
     assert passes == ["second"]
-    assert (quarantined(layer_lake), layer_lake.all_rows()) == (found, rows)
+    assert (quarantined(layer_lake), layer_lake.all_rows()) == (refused, rows)
     layer_lake.build(full_refresh=True)
-    assert quarantined(layer_lake) == found, "as a small build refuses them"
+    assert quarantined(layer_lake) == refused, "as a small build refuses them"
 
 
 def observed(measured: Measured) -> Mapping[str, object]:

@@ -117,9 +117,11 @@ def random_rows(seed: int, count: int) -> list[tuple[object, ...]]:
 def test_running_sums_equal_window_sums(spark: SparkSession, table: LayerTable, seed: int) -> None:
     query = with_query(table, {**EXACT, **LEFT})
     frame = spark.createDataFrame(random_rows(seed, 120), spark_schema(COLUMNS)).coalesce(1)
-    found, wanted = (run_source(spark, text, {table.inputs[0]: frame}) for text in (rewritten(query), query))
-    assert [(field.name, field.dataType) for field in found.schema] == [(field.name, field.dataType) for field in wanted.schema]
-    assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+    by_sums, wanted = (run_source(spark, text, {table.inputs[0]: frame}) for text in (rewritten(query), query))
+    assert [(field.name, field.dataType) for field in by_sums.schema] == [
+        (field.name, field.dataType) for field in wanted.schema
+    ]
+    assert sorted(map(repr, by_sums.collect())) == sorted(map(repr, wanted.collect()))
 
 
 def test_exact_sums_are_rewritten_and_no_others(table: LayerTable) -> None:

@@ -160,8 +160,8 @@ WHOLE = {
 
 
 def rows(layer_lake: LayerLake, table: str = "stage.pond.orders", order: str = "kafka_offset") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = run_query(layer_lake.catalog, f"SELECT * FROM {table} ORDER BY {order}").to_pylist()
-    return found
+    stored: list[dict[str, Any]] = run_query(layer_lake.catalog, f"SELECT * FROM {table} ORDER BY {order}").to_pylist()
+    return stored
 
 
 def test_stage_tables_have_a_row_for_every_change(spark: SparkSession, tmp_path: Path) -> None:

@@ -86,11 +86,11 @@ def play(seed: int, spark: SparkSession, folder: Path, *, tables: int | None = N
     return played
 
 
-def differences(found: Rows, wanted: Rows, what: str) -> list[str]:
+def differences(rows_by_table: Rows, wanted: Rows, what: str) -> list[str]:
     """Return a text for each table whose rows differ."""
     texts = []
     for table in wanted:
-        missing, surplus = wanted[table] - found[table], found[table] - wanted[table]
+        missing, surplus = wanted[table] - rows_by_table[table], rows_by_table[table] - wanted[table]
         if missing or surplus:
             only = {"increments": surplus, what: missing}
             texts += [

@@ -38,7 +38,7 @@ def examples() -> dict[str, str]:
 
 def filled(value: object, environ: Mapping[str, str]) -> str:
     """Return a text of compose.yaml as Compose fills it in."""
-    return VARIABLE.sub(lambda found: environ.get(found[1]) or (found[3] if found[2] == ":-" else ""), str(value))
+    return VARIABLE.sub(lambda match: environ.get(match[1]) or (match[3] if match[2] == ":-" else ""), str(value))
 
 
 def texts(value: object) -> Iterator[str]:
@@ -73,9 +73,9 @@ def test_it_is_compose() -> None:
 
 
 def test_variables_are_in_the_example_and_no_secret_has_a_value() -> None:
-    found = {(name, how, word) for name, how, word in VARIABLE.findall(TEXT)}
-    assert {name for name, _, _ in found} == examples().keys()
-    for name, how, word in found:
+    variables = {(name, how, word) for name, how, word in VARIABLE.findall(TEXT)}
+    assert {name for name, _, _ in variables} == examples().keys()
+    for name, how, word in variables:
         assert how in (":?", ":-"), f"{name}: what if it is not set?"
         if how == ":?":
             assert (examples()[name], "is not set; see .env.example") == ("", word), f"{name}: a secret that works unchanged"
@@ -177,9 +177,9 @@ def test_addresses_are_those_of_services_that_listen_there() -> None:
     }
     mounted = [ROOT / entry.split(":")[0] for s in SERVICES.values() for entry in s.get("volumes", []) if entry.startswith(".")]
     written |= {path.name: path.read_text(encoding="utf-8").splitlines() for path in mounted if path.suffix == ".properties"}
-    found = {(host, int(port)) for lines in written.values() for line in lines for host, port in ADDRESS.findall(line)}
-    assert {host for host, _ in found} >= {"kafka", "postgres", "minio", "polaris", "registry", "connect", "spark-master"}
-    for host, port in found:
+    addresses = {(host, int(port)) for lines in written.values() for line in lines for host, port in ADDRESS.findall(line)}
+    assert {host for host, _ in addresses} >= {"kafka", "postgres", "minio", "polaris", "registry", "connect", "spark-master"}
+    for host, port in addresses:
         assert host == "localhost" or host in SERVICES, host
         assert host == "localhost" or port in listens(host), (host, port)
 
@@ -198,8 +198,8 @@ def test_settings_are_known(name: str) -> None:
 
 def test_trino_is_told_what_it_knows_and_gets_every_secret() -> None:
     text = (ROOT / "deploy/compose/trino.properties").read_text(encoding="utf-8")
-    found = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
-    assert found.keys() == TRINO
+    properties = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    assert properties.keys() == TRINO
     assert {*re.findall(r"\$\{ENV:(\w+)\}", text)} == SERVICES["trino"]["environment"].keys()
 
 

@@ -44,14 +44,14 @@ def instructions() -> list[Instruction]:
     """Return what the Dockerfile says, line by line, each with the stage that it is of."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE)).splitlines()
-    found: list[Instruction] = []
+    listed: list[Instruction] = []
     stage = ""
     for line in filter(str.strip, lines):
         word, _, rest = line.strip().partition(" ")
         if word == "FROM":
             stage = rest.split(" AS ")[1]
-        found.append(Instruction(word, re.sub(r"\s+", " ", rest.strip()), stage))
-    return found
+        listed.append(Instruction(word, re.sub(r"\s+", " ", rest.strip()), stage))
+    return listed
 
 
 def of_stage(stage: str, word: str) -> list[str]:

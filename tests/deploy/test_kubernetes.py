@@ -27,8 +27,8 @@ MODELS: dict[tuple[str, str], Any] = {
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
-    return found
+    manifest: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    return manifest
 
 
 def applications() -> dict[str, dict[str, Any]]:

@@ -67,8 +67,8 @@ def test_code_uses_a_word(word: str) -> None:
 
 
 def test_no_text_uses_another_word() -> None:
-    found = {str(path.relative_to(ROOT)): other_words(path.read_text(encoding="utf-8")) for path in TEXTS}
-    assert {path: words for path, words in found.items() if words} == {}
+    words_by_page = {str(path.relative_to(ROOT)): other_words(path.read_text(encoding="utf-8")) for path in TEXTS}
+    assert {path: words for path, words in words_by_page.items() if words} == {}
 
 
 def test_another_word_is_noticed() -> None:

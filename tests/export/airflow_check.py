@@ -28,11 +28,11 @@ def check(name: str, *, folder: Path) -> list[str]:
     """Yield the failed expectations as sentences."""
     gone = ("--dag", GONE, "--schedule", "@yearly")
     with (
-        exported(name, to="airflow", folder=folder, gone=gone) as found,
-        running_airflow(folder / "airflow", dags=folder / "dags", environ=found.environ) as airflow,
+        exported(name, to="airflow", folder=folder, gone=gone) as export,
+        running_airflow(folder / "airflow", dags=folder / "dags", environ=export.environ) as airflow,
     ):
         print(f"Airflow {airflow.ask('/version')['version']} is ready", flush=True)
-        return airflow.wait_to_parse(name, "shop", GONE) or [*_run(airflow, found.lake, found.sound, found.broken)]
+        return airflow.wait_to_parse(name, "shop", GONE) or [*_run(airflow, export.lake, export.sound, export.broken)]
 
 
 def _run(airflow: Airflow, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:

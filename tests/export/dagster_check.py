@@ -39,11 +39,11 @@ def check(name: str, *, folder: Path) -> list[str]:
     files = [folder / "defs" / f"{name}.py" for name in (name, "shop", GONE)]
     gone = ("--name", GONE, "--schedule", "* * * * *")
     with (
-        exported(name, to="dagster", folder=folder, gone=gone) as found,
-        running_dagster(folder / "dagster", files=files, environ=found.environ) as dagster,
+        exported(name, to="dagster", folder=folder, gone=gone) as export,
+        running_dagster(folder / "dagster", files=files, environ=export.environ) as dagster,
     ):
         print(f"Dagster {dagster.ask('{ version }')['version']} is ready", flush=True)
-        return dagster.load_errors(len(files)) or [*_run(dagster, found.lake, found.sound, found.broken)]
+        return dagster.load_errors(len(files)) or [*_run(dagster, export.lake, export.sound, export.broken)]
 
 
 def _run(dagster: Dagster, lake: Lake, sound: Pipeline, broken: Pipeline) -> Iterator[str]:
@@ -85,14 +85,14 @@ def _check_sound(dagster: Dagster, lake: Lake, pipeline: Pipeline, run: Run) -> 
         if checks.keys() != {expectation.sentence for expectation in table.expectations}:
             yield f"{table.table}: its checks are {[*checks]}"
         for expectation in table.expectations:
-            said, found = (
+            said, checked = (
                 results[str(table.table), expectation.sentence],
                 dagster.checked(table.table.parts, checks[expectation.sentence]["name"]),
             )
             numbers = {"rows checked": said["last_checked"], "rows failing": said["last_failed"], "build": 1}
             severity = "ERROR" if expectation.on_failure == "fail" else "WARN"
-            if found != [Checked(run.run_id, said["last_failed"] == 0, severity, numbers)]:
-                yield f'{table.table}: of "{expectation.sentence}" the lake says {said}, and Dagster {found}'
+            if checked != [Checked(run.run_id, said["last_failed"] == 0, severity, numbers)]:
+                yield f'{table.table}: of "{expectation.sentence}" the lake says {said}, and Dagster {checked}'
         yield from _check_partitions(dagster, lake, table)
         expected = (pipeline.folder / "expected" / table.layer / f"{table.table.name}.jsonl").read_text(encoding="utf-8")
         if layer_lines(lake, table) != expected.splitlines():
@@ -106,12 +106,16 @@ def _check_partitions(dagster: Dagster, lake: Lake, table: LayerTable) -> Iterat
         return
     wanted = list_partitions(lake.table(str(table.table)))
     asset = dagster.asset((*table.table.parts, "partitions"))
-    made, stats = (
+    materialized, stats = (
         sorted(materialization["partition"] for materialization in asset["assetMaterializations"]),
         asset["partitionStats"],
     )
-    if not wanted or made != [*wanted] or (stats["numPartitions"], stats["numMaterialized"]) != (len(wanted), len(wanted)):
-        yield f"{table.table}: it has the partitions {wanted}, and Dagster has {made}, {stats}"
+    if (
+        not wanted
+        or materialized != [*wanted]
+        or (stats["numPartitions"], stats["numMaterialized"]) != (len(wanted), len(wanted))
+    ):
+        yield f"{table.table}: it has the partitions {wanted}, and Dagster has {materialized}, {stats}"
 
 
 def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[str]:
@@ -122,10 +126,10 @@ def _check_broken(dagster: Dagster, pipeline: Pipeline, run: Run) -> Iterator[st
     step = run.steps.get(_step_of(BROKEN))
     if step is None or step.tries != 1 + RETRIES:
         yield f"{BROKEN} was tried {step and step.tries} times, not {1 + RETRIES}"
-    found = dagster.checked(BROKEN.parts, "the_charge_has_a_customer")
+    checked = dagster.checked(BROKEN.parts, "the_charge_has_a_customer")
     numbers = {"rows checked": 1, "rows failing": 1, "build": 0}
-    if found != [Checked(run.run_id, False, "ERROR", numbers)] * len(found) or not found:
-        yield f"{BROKEN}: its check does not say what was found: {found}"
+    if checked != [Checked(run.run_id, False, "ERROR", numbers)] * len(checked) or not checked:
+        yield f"{BROKEN}: its check does not say what was found: {checked}"
     if dagster.asset(BROKEN.parts)["assetMaterializations"]:
         yield f"{BROKEN}: it failed, and counts as materialized"
     said = "quality: the charge has a customer: 1 row checked, 1 failing, build failed"

@@ -150,9 +150,9 @@ class Dagster:
             runs = self.runs(name)
             return runs[-number] if len(runs) >= number and runs[-number].state in _ENDED else None
 
-        found = wait_until(ended, what=f"run {number} of {name} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
-        assert found is not None
-        return found
+        run = wait_until(ended, what=f"run {number} of {name} to end; logs are in {self.home}", seconds=seconds, pause=2.0)
+        assert run is not None
+        return run
 
     def asset(self, key: Sequence[str]) -> dict[str, Any]:
         asset: dict[str, Any] = self.ask(_ASSET, key={"path": [*key]})["assetNodeOrError"]

@@ -34,7 +34,7 @@ def make_charges(count: int, *, seed: int) -> list[Row]:
 
 def expected_charges(raw: Iterable[Row]) -> list[Row]:
     """Return the rows of staging.charges."""
-    found = [
+    charges = [
         {
             "id": row["id"],
             "customerId": row["customerId"],
@@ -47,7 +47,7 @@ def expected_charges(raw: Iterable[Row]) -> list[Row]:
         for row in raw
         if row["at"] > 0 and row["amount"] is not None and row["amount"] > 0 and row["country"] is not None
     ]
-    newest = _newest(found, keys=["id"], deleted=lambda row: row["status"] == "DELETED")
+    newest = _newest(charges, keys=["id"], deleted=lambda row: row["status"] == "DELETED")
     return [row for row in newest if row["status"] != "DELETED"]
 
 
@@ -74,18 +74,18 @@ def expected_customers(raw: Iterable[Row]) -> list[Row]:
 def expected_by_country(charges: Sequence[Row], customers: Sequence[Row]) -> list[Row]:
     """Return the rows of marts.by_country."""
     since = {row["customerId"]: row["valid_from"] for row in customers if row["is_current"]}
-    found = []
+    totals = []
     for country in {row["country"] for row in charges}:
         rows = [row for row in charges if row["country"] == country]
         moments = [since[row["customerId"]] for row in rows if since.get(row["customerId"])]
         total = sum((row["amount"] for row in rows), Decimal(0))
-        found.append({"country": country, "charges": len(rows), "total": total, "since": max(moments, default=None)})
-    return found
+        totals.append({"country": country, "charges": len(rows), "total": total, "since": max(moments, default=None)})
+    return totals
 
 
 def expected_spending(charges: Sequence[Row]) -> list[Row]:
     """Return the rows of features.spending."""
-    found = []
+    spending = []
     for row in charges:
         at, mine = row["updated_at"], [charge for charge in charges if charge["customerId"] == row["customerId"]]
         hour = timedelta(hours=1)
@@ -96,8 +96,8 @@ def expected_spending(charges: Sequence[Row]) -> list[Row]:
                 charge["updated_at"] is None if at is None else charge["updated_at"] and at - hour <= charge["updated_at"] <= at
             )
         ]
-        found.append({"id": row["id"], "customerId": row["customerId"], "updated_at": at, "spent": sum(near, Decimal(0))})
-    return found
+        spending.append({"id": row["id"], "customerId": row["customerId"], "updated_at": at, "spent": sum(near, Decimal(0))})
+    return spending
 
 
 def in_order(rows: Iterable[Row]) -> list[tuple[Any, ...]]:

@@ -148,8 +148,8 @@ def test_dbt_builds_the_rows_that_headrace_builds(shop: Pipeline, tmp_path: Path
     with duckdb.connect(str(project / "headrace_dbt.duckdb"), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, rows in expected.items():
-            found = connection.execute(f"SELECT * FROM {name}").to_arrow_table().to_pylist()
-            assert events.in_order(found) == events.in_order(rows), name
+            built = connection.execute(f"SELECT * FROM {name}").to_arrow_table().to_pylist()
+            assert events.in_order(built) == events.in_order(rows), name
         counts = "SELECT (SELECT count(*) FROM staging.log), (SELECT count(*) FROM marts.all_ids WHERE what = 'charge')"
         assert connection.execute(counts).fetchone() == (len(raw), 2)
 

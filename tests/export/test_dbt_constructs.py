@@ -135,9 +135,9 @@ def test_unsupported_construct_has_file_and_line(name: str, tmp_path: Path) -> N
     query, line = REFUSED[name]
     with pytest.raises(SpecError, match=r"DuckDB can't run|duckdb can't say") as raised:
         dbt_project(load(tmp_path, made=f"/*\nkind: full\n*/\n{query}"), dialect="duckdb", home=".headrace")
-    file, _, found = raised.value.where.rpartition(":")
+    file, _, number = raised.value.where.rpartition(":")
     assert file.endswith("marts/made.sql")
-    assert int(found) == (4 if line is None else line + 3) or (line is None and int(found) > 4)
+    assert int(number) == (4 if line is None else line + 3) or (line is None and int(number) > 4)
 
 
 def test_unsupported_table_becomes_a_source(tmp_path: Path) -> None:

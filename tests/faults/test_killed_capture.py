@@ -19,9 +19,9 @@ TABLES = 10
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[CapturedShop]:
-    made = CapturedShop(tmp_path)
-    yield made
-    made.close()
+    captured_shop = CapturedShop(tmp_path)
+    yield captured_shop
+    captured_shop.close()
 
 
 def test_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
@@ -35,9 +35,9 @@ def test_lake_is_the_database_whoever_is_killed(shop: CapturedShop) -> None:
     played = shop.post("traffic/stop")
     assert played["committed"] > 300
     assert {"order", "advance", "change_customer", "use_changes"} <= played["acts"].keys()
-    found = shop.verify()
-    tables = [entry for entry in found if "source" in entry]
-    assert [entry for entry in found if not entry["holds"]] == []
+    verified = shop.verify()
+    tables = [entry for entry in verified if "source" in entry]
+    assert [entry for entry in verified if not entry["holds"]] == []
     assert len(tables) == TABLES
     assert sum(table["rows"] for table in tables) > sum(filled.values()) / 2
     assert all(table["different"] == 0 for table in tables)

@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.services, pytest.mark.spark]
 
 
 def snapshot_of(lake: Lake, name: str) -> int:
-    found = lake.table(name).metadata.current_snapshot_id
-    assert found is not None
-    return found
+    snapshot_id = lake.table(name).metadata.current_snapshot_id
+    assert snapshot_id is not None
+    return snapshot_id
 
 
 @pytest.mark.parametrize("bad_every", [(10, 0, 10), (10, 0, 0), (0, 10, 0)])

@@ -83,10 +83,10 @@ def read_module(path: Path, source: Path) -> Module:
 
 def related_classes(modules: Iterable[Module]) -> frozenset[str]:
     """Return the full names of classes that derive from PyIceberg's, and of their mixins."""
-    bases = {f"{module.name}.{name}": found for module in modules for name, found in module.classes.items()}
+    bases = {f"{module.name}.{name}": parents for module in modules for name, parents in module.classes.items()}
     related: set[str] = set()
     while True:
-        derived = {name for name, found in bases.items() if any(_is_pyiceberg(base) or base in related for base in found)}
+        derived = {name for name, parents in bases.items() if any(_is_pyiceberg(base) or base in related for base in parents)}
         mixed_in = {base for name in derived for base in bases[name] if base in bases}
         if derived | mixed_in <= related:
             return frozenset(related)

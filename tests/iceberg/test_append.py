@@ -71,9 +71,9 @@ def test_append_commits_once_after_a_lost_response(
     catalog: Catalog, table: Table, steps: list[str], commits: int, error: Callable[[], Exception]
 ) -> None:
     faulty = Faulty(catalog, iter(steps), error)
-    found = commit(faulty, table)  # type: ignore[arg-type]
+    committed = commit(faulty, table)  # type: ignore[arg-type]
     assert numbers(catalog, table) == [0, 1, 2]
-    assert (read_ledger(found).writer, read_ledger(found).checkpoint_id) == ("me", 1)
+    assert (read_ledger(committed).writer, read_ledger(committed).checkpoint_id) == ("me", 1)
     assert faulty.commits == commits
     assert len(catalog.load_table(table.name()).snapshots()) == 1
 
@@ -89,10 +89,10 @@ def test_append_retries_after_a_foreign_append(catalog: Catalog, table: Table) -
     table = commit(catalog, table, writer="first")
     stale = catalog.load_table(table.name())
     add_files(table)
-    found = commit(catalog, stale, first=3, writer="second")
+    committed = commit(catalog, stale, first=3, writer="second")
     assert numbers(catalog, table) == [-1, -1, 0, 1, 2, 3, 4, 5]
-    assert (read_ledger(found).writer, read_ledger(found).checkpoint_id) == ("second", 2)
-    assert read_ledger(found).snapshot_id == found.metadata.current_snapshot_id
+    assert (read_ledger(committed).writer, read_ledger(committed).checkpoint_id) == ("second", 2)
+    assert read_ledger(committed).snapshot_id == committed.metadata.current_snapshot_id
 
 
 def test_append_raises_taken_over_after_another_landing(catalog: Catalog, table: Table) -> None:
@@ -130,7 +130,7 @@ def test_append_raises_taken_over_after_a_rollback(catalog: Catalog, table: Tabl
 
 def test_append_without_rows_updates_the_ledger(catalog: Catalog, table: Table) -> None:
     new = Ledger(1, {0: 7}, "me")
-    found = append_checkpoint(catalog, table, files=[], planned=Ledger(), new=new)
-    assert dict(read_ledger(catalog.load_table(found.name())).offsets) == {0: 7}
-    again = append_checkpoint(catalog, found, files=[], planned=read_ledger(found), new=Ledger(2, {0: 9}, "me too"))
+    committed = append_checkpoint(catalog, table, files=[], planned=Ledger(), new=new)
+    assert dict(read_ledger(catalog.load_table(committed.name())).offsets) == {0: 7}
+    again = append_checkpoint(catalog, committed, files=[], planned=read_ledger(committed), new=Ledger(2, {0: 9}, "me too"))
     assert dict(read_ledger(catalog.load_table(again.name())).offsets) == {0: 9}

@@ -69,9 +69,9 @@ def server() -> Iterator[Server]:
 
 
 def caught(attempt: Callable[[], object]) -> Exception:
-    with pytest.raises(Exception) as found:  # noqa: PT011
+    with pytest.raises(Exception) as raised:  # noqa: PT011
         attempt()
-    return found.value
+    return raised.value
 
 
 def rest(address: str) -> Catalog:
@@ -136,7 +136,7 @@ def test_outage_hanging_catalog_times_out(server: Server, monkeypatch: pytest.Mo
     assert find_outage(error) is not None
 
 
-@pytest.mark.parametrize("ask", [lambda found: found.get_file_info("lake/x"), lambda found: found.open_input_file("lake/x")])
+@pytest.mark.parametrize("ask", [lambda files: files.get_file_info("lake/x"), lambda files: files.open_input_file("lake/x")])
 def test_outage_refused_object_store_connection(ask: Callable[[fs.S3FileSystem], object]) -> None:
     outage = find_outage(caught(lambda: ask(store(NOBODY))))
     assert outage is not None
@@ -248,11 +248,11 @@ def test_outage_catalog_database() -> None:
 
 
 def test_outage_is_found_in_causes() -> None:
-    made = BuildError("Spark could not compute the table")
-    made.__cause__ = java(STORE_AWAY)
-    with pytest.raises(UnavailableError, match="object store") as found, translate_outages():
-        raise made
-    assert found.value.__cause__ is made
+    failure = BuildError("Spark could not compute the table")
+    failure.__cause__ = java(STORE_AWAY)
+    with pytest.raises(UnavailableError, match="object store") as raised, translate_outages():
+        raise failure
+    assert raised.value.__cause__ is failure
     with pytest.raises(BuildError, match="two keys"), translate_outages():
         raise BuildError("two keys")
 

@@ -29,12 +29,12 @@ def ensure(catalog: Catalog, folder: Path, ddl: str) -> Table:
 
 def test_ensure_table_creates_a_table_once(catalog: Catalog, tmp_path: Path) -> None:
     assert load_table(catalog, NAME) is None
-    made = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
+    table = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
     again = ensure(catalog, tmp_path, "id INT NOT NULL, s STRUCT<a: STRING>")
-    assert made.metadata.table_uuid == again.metadata.table_uuid
-    assert made.metadata_location == again.metadata_location, "nothing is committed where nothing changes"
-    assert made.properties["write.parquet.compression-codec"] == "zstd"
-    assert made.metadata.format_version == 2
+    assert table.metadata.table_uuid == again.metadata.table_uuid
+    assert table.metadata_location == again.metadata_location, "nothing is committed where nothing changes"
+    assert table.properties["write.parquet.compression-codec"] == "zstd"
+    assert table.metadata.format_version == 2
 
 
 def test_ensure_table_appends_columns_and_drops_none(catalog: Catalog, tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_ensure_table_adds_required_columns_as_optional(catalog: Catalog, tmp_pa
     ("before", "after"), [("v BIGINT", "v INT"), ("v DOUBLE", "v FLOAT"), ("v DECIMAL(9,2)", "v DECIMAL(5,2)")]
 )
 def test_ensure_table_never_narrows_a_type(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
-    made = ensure(catalog, tmp_path, before)
-    assert ensure(catalog, tmp_path, after).metadata_location == made.metadata_location
+    table = ensure(catalog, tmp_path, before)
+    assert ensure(catalog, tmp_path, after).metadata_location == table.metadata_location
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_ensure_table_never_narrows_a_type(catalog: Catalog, tmp_path: Path, bef
     ],
 )
 def test_ensure_table_rejects_incompatible_types(catalog: Catalog, tmp_path: Path, before: str, after: str) -> None:
-    made = ensure(catalog, tmp_path, before)
+    table = ensure(catalog, tmp_path, before)
     with pytest.raises(SpecError, match=r"incompatible schema change of table raw\.things") as raised:
         ensure(catalog, tmp_path, after)
     assert "can only widen" in raised.value.next_step
-    assert catalog.load_table(str(NAME)).metadata_location == made.metadata_location
+    assert catalog.load_table(str(NAME)).metadata_location == table.metadata_location
 
 
 def test_open_catalog_in_two_applications_at_once(tmp_path: Path) -> None:

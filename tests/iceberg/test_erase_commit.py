@@ -60,10 +60,10 @@ def test_erasure_fails_after_a_concurrent_landing(
     planned, change = read_ledger(landed), getattr(erase_commit, name)
 
     def change_late(*arguments: Any) -> Any:
-        made = change(*arguments)
+        result = change(*arguments)
         monkeypatch.setattr(erase_commit, name, change)
         land(catalog, catalog.load_table(str(NAME)), first=3)
-        return made
+        return result
 
     monkeypatch.setattr(erase_commit, name, change_late)
     with pytest.raises(TakenOverError):

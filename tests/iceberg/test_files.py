@@ -136,12 +136,12 @@ def test_each_row_is_in_the_partition_that_iceberg_says(
     files = write(folder, table_format, *dicts)
     source = table_format.schema.find_field(table_format.spec.fields[0].source_id)
     by_iceberg = table_format.spec.fields[0].transform.transform(source.field_type)
-    found = []
+    stored_rows = []
     for file in files:
         path = local_path(file.file_path)
         assert path
         table = pq.ParquetFile(path).read()
-        found += table.select(["at", "id", "name"]).to_pylist()
+        stored_rows += table.select(["at", "id", "name"]).to_pylist()
         for value in table[source.name].to_pylist():
             literal = value
             if isinstance(value, datetime):
@@ -153,7 +153,7 @@ def test_each_row_is_in_the_partition_that_iceberg_says(
             if isinstance(stored, datetime):
                 stored = (stored - datetime(1970, 1, 1, tzinfo=UTC)) // datetime.resolution
             assert stored == wanted
-    assert sorted(found, key=repr) == sorted(dicts, key=repr)
+    assert sorted(stored_rows, key=repr) == sorted(dicts, key=repr)
     assert len({file.partition[0] for file in files}) == len(files), "one file a partition"
 
 
@@ -166,16 +166,16 @@ def test_parquet_has_field_ids_at_every_depth(tmp_path: Path) -> None:
     assert path
 
     def ids(fields: Any) -> list[int]:
-        found: list[int] = []
+        field_ids: list[int] = []
         for field in fields:
-            found.append(int(field.metadata[b"PARQUET:field_id"]))
+            field_ids.append(int(field.metadata[b"PARQUET:field_id"]))
             if pa.types.is_struct(field.type):
-                found += ids(field.type)
+                field_ids += ids(field.type)
             elif pa.types.is_map(field.type):
-                found += ids([field.type.key_field, field.type.item_field])
+                field_ids += ids([field.type.key_field, field.type.item_field])
             elif pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
-                found += ids([field.type.value_field])
-        return found
+                field_ids += ids([field.type.value_field])
+        return field_ids
 
     assert sorted(ids(pq.read_schema(path))) == sorted(
         field_id for field_id in table_format.schema._lazy_id_to_field if field_id
@@ -267,8 +267,8 @@ def readable(catalog: Catalog, tmp_path: Path) -> Table:
 
 
 def test_plain_arrow_reads_the_folder(readable: Table, tmp_path: Path) -> None:
-    found = ds.dataset(tmp_path / "t" / "output", format="parquet").to_table()
-    assert sorted(found["id"].to_pylist()) == list(range(7))
+    stored = ds.dataset(tmp_path / "t" / "output", format="parquet").to_table()
+    assert sorted(stored["id"].to_pylist()) == list(range(7))
     times = ds.dataset(tmp_path / "t" / "output" / "year=2026", format="parquet", partitioning="hive").to_table()
     assert set(times["month"].to_pylist()) == {2}
     assert set(times["hour"].to_pylist()) == {4}
@@ -280,8 +280,8 @@ def test_plain_duckdb_reads_the_folder(readable: Table, tmp_path: Path) -> None:
 
 
 def test_duckdb_reads_the_iceberg_table(readable: Table, catalog: Catalog) -> None:
-    found = run_query(catalog, """SELECT count(*) AS n, min("at") AS first FROM raw.times WHERE "at" < '2000-01-01'""")
-    assert found.to_pylist() == [{"n": 1, "first": EARLY}]
+    answer = run_query(catalog, """SELECT count(*) AS n, min("at") AS first FROM raw.times WHERE "at" < '2000-01-01'""")
+    assert answer.to_pylist() == [{"n": 1, "first": EARLY}]
     assert run_query(catalog, 'SELECT id FROM raw.times WHERE "at" IS NULL').to_pylist() == [{"id": 6}]
 
 

@@ -57,9 +57,9 @@ def test_ledger_entry_is_in_the_snapshot_and_the_properties(catalog: Catalog, ta
     assert snapshot is not None
     assert snapshot.summary is not None
     assert snapshot.summary.additional_properties[KEY] == table.properties[KEY]
-    found = read_ledger(catalog.load_table(table.name()))
-    assert (found.checkpoint_id, dict(found.offsets), found.writer) == (1, {0: 3}, "a")
-    assert (found.snapshot_id, found.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
+    ledger = read_ledger(catalog.load_table(table.name()))
+    assert (ledger.checkpoint_id, dict(ledger.offsets), ledger.writer) == (1, {0: 3}, "a")
+    assert (ledger.snapshot_id, ledger.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
 
 
 def test_foreign_snapshot_is_no_rollback(catalog: Catalog, table: Table) -> None:
@@ -95,10 +95,10 @@ def test_after_a_rollback_the_entry_is_that_of_the_snapshot(catalog: Catalog, ta
     land(catalog, land(catalog, first, {0: 6}, writer="b"), {0: 9}, writer="c", bad=("bad-3",))
     rolled = roll_back(catalog, table, target)
     assert was_rolled_back(rolled)
-    found = read_ledger(rolled)
-    assert dict(found.offsets) == {0: 3}
-    assert (found.checkpoint_id, found.writer) == (3, "c"), "no checkpoint number is used twice"
-    assert found.quarantine_files == (), "what was refused then is in the quarantine, or is read again"
+    ledger = read_ledger(rolled)
+    assert dict(ledger.offsets) == {0: 3}
+    assert (ledger.checkpoint_id, ledger.writer) == (3, "c"), "no checkpoint number is used twice"
+    assert ledger.quarantine_files == (), "what was refused then is in the quarantine, or is read again"
     again = land(catalog, rolled, {0: 9}, writer="d")
     assert not was_rolled_back(again)
     assert read_ledger(again).checkpoint_id == 4
@@ -122,8 +122,8 @@ def test_rollback_before_all_entries_starts_over(catalog: Catalog, table: Table,
     assert target is not None
     for number in range(times):
         table = land(catalog, table, {0: number + 1}, writer=f"w{number}")
-    found = read_ledger(roll_back(catalog, table, target))
-    assert (dict(found.offsets), found.checkpoint_id) == ({}, times)
+    ledger = read_ledger(roll_back(catalog, table, target))
+    assert (dict(ledger.offsets), ledger.checkpoint_id) == ({}, times)
 
 
 def test_rollback_to_a_snapshot_without_an_entry_is_an_error(catalog: Catalog, table: Table) -> None:

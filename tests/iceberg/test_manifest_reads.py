@@ -68,7 +68,7 @@ def test_schema_is_resolved_once(table: Table, monkeypatch: pytest.MonkeyPatch) 
 def test_manifest_list_is_read_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = table.current_snapshot()
     assert snapshot
-    found = manifests_of(snapshot, table.io)
-    assert len(found) == 2
+    manifests = manifests_of(snapshot, table.io)
+    assert len(manifests) == 2
     monkeypatch.setattr(manifest, "read_manifest_list", None)
-    assert manifests_of(snapshot, table.io) is found
+    assert manifests_of(snapshot, table.io) is manifests

@@ -49,8 +49,8 @@ class Shore:
 
     def commit(self) -> None:
         """What was written is committed, unless it took too long."""
-        found = [path for path, (since, _) in self.flying.items() if self.now - since <= GRACE / 2][:1]
-        for path in found:
+        paths = [path for path, (since, _) in self.flying.items() if self.now - since <= GRACE / 2][:1]
+        for path in paths:
             _, file = self.flying.pop(path)
             fresh = self.catalog.load_table(str(NAME))
             append_once(self.catalog, fresh, files=[file], entry=lambda *_: {}, is_committed=lambda _: False)
@@ -111,8 +111,8 @@ def test_remove_orphans_keeps_files_in_ledger_entries(catalog: SqlCatalog, table
     shore.commit()
     named, nameless = (write_files(table, rows=1, first=first)[0].file_path for first in (7, 8))
     later = Grace(0.0, 1e12)
-    found = remove_orphans(catalog, NAME, folders=(table.location(),), named=(named,), grace=later)
-    assert nameless in found.gone
+    removed = remove_orphans(catalog, NAME, folders=(table.location(),), named=(named,), grace=later)
+    assert nameless in removed.gone
     assert (exists(named), exists(nameless)) == (True, False)
 
 
@@ -121,8 +121,8 @@ def test_remove_orphans_skips_tables_with_other_locations(catalog: SqlCatalog, t
     shore.write()
     shore.commit()
     elsewhere = f"{table.location()}/metadata/../output"
-    found, waiting = find_orphans(catalog, NAME, folders=(elsewhere,), named=(), grace=Grace(0.0, 1e12))
-    assert (found, waiting) == (Orphans(), {})
+    orphans, waiting = find_orphans(catalog, NAME, folders=(elsewhere,), named=(), grace=Grace(0.0, 1e12))
+    assert (orphans, waiting) == (Orphans(), {})
 
 
 def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: Table, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_remove_orphans_keeps_files_of_other_tables(catalog: SqlCatalog, table: 
     everywhere, logged = (f"file://{tmp_path}",), {f"file://{elsewhere[1]}"}
     stray = stray_files(catalog.load_table(str(NAME)), everywhere, logged=logged)
     assert sorted(file.uri for file in stray) == sorted(f"file://{path}" for path in elsewhere)
-    found = remove_orphans(catalog, NAME, folders=everywhere, named=(), grace=Grace(0.0, 1e12), logged=logged)
-    assert {uri for uri in found.gone if "/metadata/" not in uri} == {f"file://{path}" for path in elsewhere}
+    removed = remove_orphans(catalog, NAME, folders=everywhere, named=(), grace=Grace(0.0, 1e12), logged=logged)
+    assert {uri for uri in removed.gone if "/metadata/" not in uri} == {f"file://{path}" for path in elsewhere}
     assert foreign.exists()
     assert numbers(catalog, other) == [0]
     purge_table(catalog, NAME, folders=everywhere, before=1e12)

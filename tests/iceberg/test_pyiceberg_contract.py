@@ -219,17 +219,17 @@ def test_pyiceberg_has_the_names_that_the_adapter_uses(contract: Contract) -> No
 
 @pytest.mark.parametrize("function", SIGNATURES)
 def test_pyiceberg_functions_have_the_parameters_that_the_adapter_passes(function: str) -> None:
-    found = find(function)
-    assert found is not None, f"PyIceberg has no {function}: {_ADAPT}"
-    actual, expected = list(inspect.signature(found).parameters), SIGNATURES[function].split()
+    target = find(function)
+    assert target is not None, f"PyIceberg has no {function}: {_ADAPT}"
+    actual, expected = list(inspect.signature(target).parameters), SIGNATURES[function].split()
     assert actual == expected, f"PyIceberg's {function} takes {actual}, not {expected}: {_ADAPT}"
 
 
 @pytest.mark.parametrize("function", SOURCES)
 def test_pyiceberg_calls_what_the_adapter_overrides(function: str) -> None:
-    found = find(function)
-    assert found is not None, f"PyIceberg has no {function}: {_ADAPT}"
-    source = inspect.getsource(found)
+    target = find(function)
+    assert target is not None, f"PyIceberg has no {function}: {_ADAPT}"
+    source = inspect.getsource(target)
     lost = [text for text in SOURCES[function] if text not in source]
     assert not lost, f"PyIceberg's {function} no longer says {lost}, so an override has no effect: {_ADAPT}"
 

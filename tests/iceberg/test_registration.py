@@ -76,8 +76,8 @@ def test_register_tables_continues_from_ledgers(settings: Settings) -> None:
         table = land(catalog, ensure(catalog, settings, name), first=0)
         land(catalog, add_files(table), first=3)
     catalog = empty_the_catalog(settings)
-    found = register_tables(catalog, settings.warehouse)
-    assert [(str(table.name), table.rows) for table in found] == [
+    registered = register_tables(catalog, settings.warehouse)
+    assert [(str(table.name), table.rows) for table in registered] == [
         ("metadata.numbers", 8),
         ("raw.numbers", 8),
         ("stage.shop.numbers", 8),
@@ -141,8 +141,8 @@ def test_newest_of_two_metadata_files_of_one_version_is_registered(settings: Set
         f'"last-updated-ms":{table.metadata.last_updated_ms}', f'"last-updated-ms":{table.metadata.last_updated_ms - 1}'
     )
     lost.write_text(older)
-    (found,) = register_tables(empty_the_catalog(settings), settings.warehouse)
-    assert found.metadata_location.endswith(newest.name)
+    (registered,) = register_tables(empty_the_catalog(settings), settings.warehouse)
+    assert registered.metadata_location.endswith(newest.name)
 
 
 @pytest.mark.parametrize("left", [0, 100])
@@ -151,8 +151,8 @@ def test_register_tables_skips_incomplete_metadata(settings: Settings, left: int
     table = land(catalog, ensure(catalog, settings), first=0)
     newest = Path(table.metadata_location.removeprefix("file://"))
     newest.with_name("00009-00000000-0000-0000-0000-000000000000.metadata.json").write_text(newest.read_text()[:left])
-    (found,) = register_tables(empty_the_catalog(settings), settings.warehouse)
-    assert found.metadata_location.endswith(newest.name)
+    (registered,) = register_tables(empty_the_catalog(settings), settings.warehouse)
+    assert registered.metadata_location.endswith(newest.name)
 
 
 def test_ensure_table_after_a_crashed_creation(settings: Settings) -> None:

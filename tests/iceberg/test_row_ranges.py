@@ -97,14 +97,14 @@ def test_rows_are_those_of_a_filter(
     match = pa.table({"id": ["k1", "k5", uuid.uuid4().hex]})
     for column, ranges in RANGES:
         for wanted in (None, match):
-            found = store.fetch(table, files, columns=["id", "n", "at"], match=wanted, between={column: ranges})
+            fetched = store.fetch(table, files, columns=["id", "n", "at"], match=wanted, between={column: ranges})
             expected = [
                 row
                 for row in rows
                 if (wanted is None or row["id"] in ("k1", "k5"))
                 and (row[column] is None or any(low <= row[column] <= high for low, high in ranges))
             ]
-            assert shown(found.to_pylist()) == shown(expected), (column, ranges, wanted is None)
+            assert shown(fetched.to_pylist()) == shown(expected), (column, ranges, wanted is None)
 
 
 def test_files_outside_the_ranges_are_not_read(catalog: Catalog, tmp_path: Path) -> None:

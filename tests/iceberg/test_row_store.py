@@ -173,8 +173,8 @@ def brute_force(steps: Sequence[Step], match: pa.Table | None) -> pa.Table:
     if match is None:
         return rows
     wanted = {tuple(comparable(row[name]) for name in match.column_names) for row in match.to_pylist()}
-    found = [tuple(comparable(row[name]) for name in match.column_names) in wanted for row in rows.to_pylist()]
-    return rows.filter(pa.array(found, pa.bool_()))
+    is_wanted = [tuple(comparable(row[name]) for name in match.column_names) in wanted for row in rows.to_pylist()]
+    return rows.filter(pa.array(is_wanted, pa.bool_()))
 
 
 @settings(max_examples=25)
@@ -200,13 +200,13 @@ def test_rows_are_those_that_were_written(
         files, expected = LiveFiles().of(table, None), brute_force([*old, *new], match)
         for _ in range(2):  # the second store uses the files of the first
             store = RowStore(folder / "cache", most_bytes=LARGE)
-            found = store.fetch(table, files, match=match, places=True)
-            assert as_set(found.drop_columns([FILE, POSITION])) == as_set(expected)
-            assert found.schema.names[:-2] == [column.name for column in NEW]
-            check_places(store, table, files, found)
+            fetched = store.fetch(table, files, match=match, places=True)
+            assert as_set(fetched.drop_columns([FILE, POSITION])) == as_set(expected)
+            assert fetched.schema.names[:-2] == [column.name for column in NEW]
+            check_places(store, table, files, fetched)
             if match is not None:
                 numbers = [(file.path, row) for file in files for row in find(store, table, file, match)]
-                assert sorted(numbers) == sorted(zip(found[FILE].to_pylist(), found[POSITION].to_pylist(), strict=True))
+                assert sorted(numbers) == sorted(zip(fetched[FILE].to_pylist(), fetched[POSITION].to_pylist(), strict=True))
 
 
 def find(store: RowStore, table: Table, file: LiveFile, match: pa.Table) -> list[int]:
@@ -215,11 +215,11 @@ def find(store: RowStore, table: Table, file: LiveFile, match: pa.Table) -> list
     return numbers
 
 
-def check_places(store: RowStore, table: Table, files: Sequence[LiveFile], found: pa.Table) -> None:
+def check_places(store: RowStore, table: Table, files: Sequence[LiveFile], fetched: pa.Table) -> None:
     """Check that every row is the one at its place, and that no place is deleted or named twice."""
     rows = {file.path: store.rows(table, file).to_pylist() for file in files}
     gone = {file.path: set(store.deleted(table, file).to_pylist()) for file in files}
-    places = [(row.pop(FILE), row.pop(POSITION), row) for row in found.to_pylist()]
+    places = [(row.pop(FILE), row.pop(POSITION), row) for row in fetched.to_pylist()]
     assert len({place[:2] for place in places}) == len(places)
     for path, number, row in places:
         assert comparable(rows[path][number]) == comparable(row)
@@ -249,8 +249,8 @@ def wanted(*numbers: int) -> pa.Table:
 
 
 def fetch(store: RowStore, table: Table, *numbers: int) -> list[int]:
-    found = store.fetch(table, LiveFiles().of(table, None), match=wanted(*numbers))
-    return sorted(found["n"].to_pylist())
+    fetched = store.fetch(table, LiveFiles().of(table, None), match=wanted(*numbers))
+    return sorted(fetched["n"].to_pylist())
 
 
 def fetch_one(store: RowStore, table: Table, number: int) -> list[int]:
@@ -576,12 +576,12 @@ def test_threads_share_a_store_that_evicts(ids: Table, tmp_path: Path) -> None:
 def test_rows_of_a_dropped_table_are_not_reused(catalog: Catalog, tmp_path: Path) -> None:
     store, path = RowStore(tmp_path / "cache", most_bytes=LARGE), f"file://{tmp_path}/rows.parquet"
     catalog.create_namespace("raw")
-    found = []
+    fetched = []
     for value in (1, 2):
         pq.write_table(pa.table({"id": ["a"], "n": pa.array([value], pa.int64())}), tmp_path / "rows.parquet")
         table = catalog.create_table("raw.rows", schema=row_schema_of(IDS), location=f"file://{tmp_path}/{value}")
         table.add_files([path])
         table = catalog.load_table("raw.rows")
-        found += store.fetch(table, LiveFiles().of(table, None))["n"].to_pylist()
+        fetched += store.fetch(table, LiveFiles().of(table, None))["n"].to_pylist()
         catalog.drop_table("raw.rows")
-    assert found == [1, 2]
+    assert fetched == [1, 2]

@@ -325,8 +325,8 @@ def test_build_without_rows_makes_a_snapshot_only_on_a_rest_catalog(catalog: Cat
     if isinstance(catalog, MetastoreCatalog):
         assert (entry, len(table.snapshots())) == (new, 1)
     else:
-        made = table.snapshots()[1:]
-        assert [entry] == [replace(new, snapshot_id=snapshot.snapshot_id, sequence_number=2) for snapshot in made]
+        snapshots = table.snapshots()[1:]
+        assert [entry] == [replace(new, snapshot_id=snapshot.snapshot_id, sequence_number=2) for snapshot in snapshots]
     assert table.properties["headrace.read.raw.orders"] == "5"
     assert ids(catalog) == [0, 1, 2, 3, 4, 5]
 

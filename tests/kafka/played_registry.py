@@ -32,10 +32,10 @@ def play_registry(answers: Mapping[str, object] = MappingProxyType({})) -> Itera
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             played.asked.append((self.path, dict(self.headers)))
-            found = played.answers.get(self.path)
+            answer = played.answers.get(self.path)
             missing = {"error_code": 40403, "message": "not found"}
-            body = json.dumps(missing if found is None else found).encode()
-            status = 404 if found is None else 200
+            body = json.dumps(missing if answer is None else answer).encode()
+            status = 404 if answer is None else 200
             if played.status != 200:
                 status, body = played.status, b"<html>"
             self.send_response(status)

@@ -21,13 +21,13 @@ class Admin:
         self._answers = iter(answers)
 
     def list_offsets(self, wanted: dict[TopicPartition, object], **named: object) -> dict[TopicPartition, Future[object]]:
-        found: dict[TopicPartition, Future[object]] = {}
+        futures: dict[TopicPartition, Future[object]] = {}
         for at in wanted:
-            found[at] = Future()
+            futures[at] = Future()
             answer = next(self._answers)
             if answer is not None:
-                found[at].set_result(SimpleNamespace(offset=answer))
-        return found
+                futures[at].set_result(SimpleNamespace(offset=answer))
+        return futures
 
 
 def bounds(*answers: int | None) -> dict[tuple[str, int], tuple[int, int]]:

@@ -209,13 +209,13 @@ def _as_arrow(kind: ColumnType, value: Any) -> Any:
 
 def required_paths(columns: tuple[Column, ...], row: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the path of each required field that the row has inside structs only."""
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for column in columns:
         if column.required:
-            found.append((column.name,))
+            paths.append((column.name,))
         if isinstance(column.type, Struct) and row[column.name] is not None:
-            found += [(column.name, *path) for path in required_paths(column.type.columns, row[column.name])]
-    return found
+            paths += [(column.name, *path) for path in required_paths(column.type.columns, row[column.name])]
+    return paths
 
 
 def without(row: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def read_one(writer: Any, reader: Any, value: Any) -> Any:
     ],
 )
 def test_value_is_read_as_the_readers_type(writer: Any, reader: Any, value: Any, wanted: Any) -> None:
-    found = read_one(writer, reader, value)
-    assert (found, type(found)) == (wanted, type(wanted))
+    decoded = read_one(writer, reader, value)
+    assert (decoded, type(decoded)) == (wanted, type(wanted))
 
 
 @pytest.mark.parametrize(

@@ -247,13 +247,13 @@ def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
     for values in (framed, [table.wrapped(event) for event in events]):
         rows, bad = decode(decoder(table), list(values))
         assert bad == dict.fromkeys((5, 11), "overflow: not a value of decimal128(10, 2) - at `after.total`")
-        for number, found in rows.items():
+        for number, landed in rows.items():
             wanted = row(number)
-            assert found["after"] == {**wanted, "words": list(wanted["words"].items()) if wanted["words"] else None}
+            assert landed["after"] == {**wanted, "words": list(wanted["words"].items()) if wanted["words"] else None}
 
 
 @pytest.mark.parametrize(
-    ("column", "found", "reason"),
+    ("column", "kind", "reason"),
     [
         ("total", TEXT, "`before.total` is string, and the table has decimal(10, 2)"),
         ("total", decimal(12, 4), "`before.total` is decimal(12, 4), and the table has decimal(10, 2)"),
@@ -264,9 +264,9 @@ def test_bad_values_between_lists_maps_and_nulls_are_refused_alone() -> None:
         ("more", decimal(50, 2), '"more" is not a decimal type that a table can store'),
     ],
 )
-def test_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str) -> None:
+def test_schema_that_the_table_cannot_hold(column: str, kind: Any, reason: str) -> None:
     columns = {name: type_ for name, type_ in ORDERS.columns.items() if name.lower() != column.lower()}
-    other = Table({**columns, column: found})
+    other = Table({**columns, column: kind})
     row = dict.fromkeys(other.columns) | {"id": "1" if column == "id" else 1}
     how = decoder(ORDERS, ORDERS, other)
     values: list[bytes | None] = [GOOD, other.framed(change(row), schema_id=2), other.wrapped(change(row))]
@@ -279,11 +279,11 @@ def test_schema_that_the_table_cannot_hold(column: str, found: Any, reason: str)
 
 
 @pytest.mark.parametrize(
-    ("column", "found", "wanted"),
+    ("column", "kind", "wanted"),
     [("id", LONG, "long"), ("total", decimal(12, 2), "decimal(12,2)"), ("email", TEXT, "string"), ("tax", ANY_SCALE, "struct")],
 )
-def test_schema_that_the_table_has_to_grow_for(column: str, found: Any, wanted: str) -> None:
-    other = Table({**ORDERS.columns, column: found})
+def test_schema_that_the_table_has_to_grow_for(column: str, kind: Any, wanted: str) -> None:
+    other = Table({**ORDERS.columns, column: kind})
     row = dict.fromkeys(other.columns) | {"id": 1}
     for value in (other.framed(change(row), schema_id=2), other.wrapped(change(row))):
         with pytest.raises(GrowthError) as growth:

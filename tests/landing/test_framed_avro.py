@@ -338,8 +338,8 @@ def test_no_registered_schema_fails_a_batch(hits: list[tuple[int, Any]]) -> None
     """A registry accepts any schema from producers; an invalid one refuses only its own messages."""
     broken = json.loads(INTEROP)
     for at, instead in hits:
-        found = places(broken)
-        node, key = found[at % len(found)]
+        decoded = places(broken)
+        node, key = decoded[at % len(decoded)]
         node[key] = deepcopy(instead)
     reader = without(INTEROP, "unionField", "recordField")
     text = json.dumps(broken)

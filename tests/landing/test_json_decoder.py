@@ -65,9 +65,9 @@ def refusal(kind: str, text: str, **options: Any) -> str:
     ],
 )
 def test_bad_message_is_refused_with_its_reason(value: bytes | None, reason: str) -> None:
-    row, found = decode_one("v BIGINT, s STRING", value)
+    row, quarantine_reason = decode_one("v BIGINT, s STRING", value)
     assert row is None
-    assert found.startswith(reason), found
+    assert quarantine_reason.startswith(reason), quarantine_reason
 
 
 @pytest.mark.parametrize("value", [b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"a":' * 50_000 + b"1" + b"}" * 50_000])

@@ -91,10 +91,10 @@ def test_landing_quarantines_every_kind_of_bad_row(lake: Lake, spark: SparkSessi
         "shop.refunds": (50, len(BAD)),
     }
     refused = [row for label in ("shop.orders", "shop.refunds") for row in lake.quarantine(label)]
-    found = Counter(
+    counted = Counter(
         (row["stream"], row["partition"], row["offset"], row["original_bytes"], row["reason"].split(":")[0]) for row in refused
     )
-    assert found == wanted
+    assert counted == wanted
     assert {row["checkpoint_id"] for row in refused} == {1}
     for stream in ("orders", "refunds"):
         rows = lake.rows(f"shop.{stream}")

@@ -155,8 +155,8 @@ def check_duckdb(warehouse: Warehouse, *, at_once: int = 10) -> None:
     names = list(warehouse.truth)
     for first in range(0, len(names), at_once):
         truth = {name: warehouse.truth[name] for name in names[first : first + at_once]}
-        found = read_at_once(warehouse.catalog, list(truth))
-        check_same(Engine.duckdb, truth, {name: found[name].select(truth[name].column_names) for name in truth})
+        tables = read_at_once(warehouse.catalog, list(truth))
+        check_same(Engine.duckdb, truth, {name: tables[name].select(truth[name].column_names) for name in truth})
 
 
 def check_others(warehouse: Warehouse, names: Sequence[str]) -> None:
@@ -166,8 +166,8 @@ def check_others(warehouse: Warehouse, names: Sequence[str]) -> None:
         for engine, ask in IN_PROCESS.items():
             if engine != Engine.duckdb:
                 quoted = ", ".join(f'"{column}"' for column in truth.column_names)
-                found = ask(warehouse.catalog, f"SELECT {quoted} FROM {name}")
-                check_same(engine, {name: truth}, {name: found})
+                answer = ask(warehouse.catalog, f"SELECT {quoted} FROM {name}")
+                check_same(engine, {name: truth}, {name: answer})
 
 
 def check_spark(warehouse: Warehouse, spark: SparkSession, names: Sequence[str]) -> None:
@@ -176,8 +176,8 @@ def check_spark(warehouse: Warehouse, spark: SparkSession, names: Sequence[str])
         truth = warehouse.truth[name]
         sql = f"SELECT {', '.join(truth.column_names)} FROM {name}"
         question = read_question(sql, dialect=DIALECTS[Engine.spark], known=known)
-        found = ask_spark(question, settings=warehouse.settings, spark=spark)
-        check_same(Engine.spark, {name: truth}, {name: found})
+        answer = ask_spark(question, settings=warehouse.settings, spark=spark)
+        check_same(Engine.spark, {name: truth}, {name: answer})
 
 
 def test_random_schemas_are_read_back_by_every_engine_in_this_process(tmp_path: Path) -> None:

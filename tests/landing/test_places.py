@@ -27,11 +27,11 @@ def here(folder: Path, **environ: str) -> tuple[Settings, Pipeline]:
 @pytest.mark.parametrize("output", [".", ".headrace", ".headrace/warehouse", ".headrace/warehouse/payments/charges/output"])
 def test_check_outputs_refuses_an_output_that_overlaps_the_warehouse(tmp_path: Path, output: str) -> None:
     settings, pipeline = here(tmp_path, OUTPUT_PATH=output)
-    with pytest.raises(SpecError) as found:
+    with pytest.raises(SpecError) as refused:
         check_outputs(pipeline, settings)
-    assert found.value.where == "stream events of pipeline lineage"
-    assert f"file://{(tmp_path / output).resolve()}" in found.value.what
-    assert found.value.next_step.endswith("Then run: headrace check lineage")
+    assert refused.value.where == "stream events of pipeline lineage"
+    assert f"file://{(tmp_path / output).resolve()}" in refused.value.what
+    assert refused.value.next_step.endswith("Then run: headrace check lineage")
 
 
 @pytest.mark.parametrize("output", ["", "out", ".headrace/warehouse-of-mine", ".headrace/warehouse/lineage/events/output"])

@@ -18,16 +18,16 @@ ranges = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**5) | st.in
 
 def offsets_of(some: list[Range]) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """Return the offsets that ranges cover, merged, by partition."""
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    offsets: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for part in sorted(some, key=lambda part: (part.topic, part.partition, part.start)):
         if not part.size:
             continue
-        spans = found.setdefault((part.topic, part.partition), [])
+        spans = offsets.setdefault((part.topic, part.partition), [])
         if spans and spans[-1][1] == part.start:
             spans[-1] = (spans[-1][0], part.end)
         else:
             spans.append((part.start, part.end))
-    return found
+    return offsets
 
 
 @given(ranges, st.integers(1, 64))

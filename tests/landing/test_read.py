@@ -82,14 +82,14 @@ def test_reader_returns_each_message_once_for_any_ranges(lake: Lake, reader_for:
     make_topic(lake.servers, lake.topic, partitions=3)
     sent = produce(lake.servers, lake.topic, values(3000), partitions=3)
     reader, random = reader_for(lake.servers), Random(5)
-    at, found = [0, 0, 0], []
+    at, messages = [0, 0, 0], []
     while min(at) < 1000:
         ends = [min(1000, start + random.choice([0, 1, 7, 100, 400])) for start in at]
         parts = [Range(lake.topic, number, start, end) for number, (start, end) in enumerate(zip(at, ends, strict=True))]
         for chunk in read_all(reader, *parts):
-            found += list(zip(chunk.partitions, chunk.offsets, chunk.values, strict=True))
+            messages += list(zip(chunk.partitions, chunk.offsets, chunk.values, strict=True))
         at = ends
-    assert sorted(found) == sorted((one.partition, one.offset, one.value) for one in sent)
+    assert sorted(messages) == sorted((one.partition, one.offset, one.value) for one in sent)
 
 
 def test_reader_stops_at_the_end_of_a_range(lake: Lake, reader_for: ReaderFor) -> None:
@@ -116,8 +116,8 @@ def test_reader_reads_messages_larger_than_a_fetch(lake: Lake, reader_for: Reade
     make_topic(lake.servers, lake.topic, partitions=2, config={"max.message.bytes": "10000000"})
     sent = produce(lake.servers, lake.topic, [b"a", b"b", b"x" * 5_000_000, b"y" * 9_000_000, b"c", b"d"], partitions=2)
     chunks = read_all(reader_for(lake.servers), Range(lake.topic, 0, 0, 3), Range(lake.topic, 1, 0, 3))
-    found = [row for chunk in chunks for row in zip(chunk.partitions, chunk.offsets, chunk.values, strict=True)]
-    assert sorted(found) == sorted((one.partition, one.offset, one.value) for one in sent)
+    messages = [row for chunk in chunks for row in zip(chunk.partitions, chunk.offsets, chunk.values, strict=True)]
+    assert sorted(messages) == sorted((one.partition, one.offset, one.value) for one in sent)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -212,11 +212,11 @@ def test_reader_reconnects_after_a_lost_connection(lake: Lake) -> None:
     reader = RangeReader((("bootstrap.servers", lake.servers), (READER, BATCHES)))
     assert isinstance(reader._client, FetchClient)
     chunks = reader.read([Range(lake.topic, 0, 0, 4000)])
-    found = [chunk_of(next(chunks))]
+    received = [chunk_of(next(chunks))]
     for connection in reader._client._connections.values():
         connection._socket.shutdown(socket.SHUT_RDWR)
-    found += [chunk_of(records) for records in chunks]
-    assert offsets(found) == list(range(4000))
+    received += [chunk_of(records) for records in chunks]
+    assert offsets(received) == list(range(4000))
 
 
 def test_reader_raises_after_a_long_outage(monkeypatch: pytest.MonkeyPatch, reader_for: ReaderFor) -> None:

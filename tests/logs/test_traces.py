@@ -23,17 +23,17 @@ def test_without_messages_keeps_frames_and_types_of_the_whole_chain() -> None:
         fail()
     except RuntimeError as error:
         trace = trace_of(error)
-    found = without_messages(trace)
+    stripped = without_messages(trace)
     assert "alice" in trace
-    assert [line for line in found.splitlines() if not line.startswith("  ")] == [
+    assert [line for line in stripped.splitlines() if not line.startswith("  ")] == [
         "Traceback (most recent call last):",
         "ValueError",
         "The above exception was the direct cause of the following exception:",
         "Traceback (most recent call last):",
         "RuntimeError",
     ]
-    assert found.count("in fail") == 2
-    assert "row 7" not in found.replace('raise RuntimeError("row 7', "")
+    assert stripped.count("in fail") == 2
+    assert "row 7" not in stripped.replace('raise RuntimeError("row 7', "")
 
 
 def test_without_messages_keeps_the_module_of_a_type() -> None:

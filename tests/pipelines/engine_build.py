@@ -69,8 +69,8 @@ class EngineBuild:
     def rows(self, table: str) -> list[Row]:
         """Return a table's rows, without the builds that wrote them."""
         name = next(str(candidate.table) for candidate in self._pipeline.tables if candidate.table.name == table)
-        found = self._catalog.load_table(name).scan().to_arrow()
-        return list(found.drop_columns([column for column in (BUILD_ID, STATE) if column in found.column_names]).to_pylist())
+        stored = self._catalog.load_table(name).scan().to_arrow()
+        return list(stored.drop_columns([column for column in (BUILD_ID, STATE) if column in stored.column_names]).to_pylist())
 
     def ask(self, sql: str) -> list[Row]:
         """Return what the lake answers to a query, as `headrace query` does."""

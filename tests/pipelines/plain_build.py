@@ -55,8 +55,8 @@ class TableFile:
 
     @property
     def settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = yaml.safe_load(self.text[2 : self.text.index("*/")])
-        return found
+        loaded: dict[str, Any] = yaml.safe_load(self.text[2 : self.text.index("*/")])
+        return loaded
 
     @property
     def query(self) -> str:
@@ -140,8 +140,8 @@ def _build_one(spark: SparkSession, file: TableFile, prefix: str) -> DataFrame:
 
     if file.path.suffix == ".py":
         module = importlib.import_module(f"headrace.pipelines.payments.{file.path.parent.name}.{file.name}")
-        made: DataFrame = getattr(module, file.name)(spark)
-        return made
+        frame: DataFrame = getattr(module, file.name)(spark)
+        return frame
     rows = spark.sql(_NAMED.sub(rf"{prefix}_\1", file.query))
     for sentence, expected in file.settings.get("expect", {}).items():
         that = expected if isinstance(expected, str) else expected["that"]

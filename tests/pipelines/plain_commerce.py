@@ -62,18 +62,18 @@ def newest_charges(messages: Iterable[Row]) -> dict[str, Row]:
 
 def newest_contacts(messages: Iterable[Row]) -> dict[str, dict[str, str | None]]:
     """Return the properties of each contact as its events leave them, one after the other."""
-    found: dict[str, dict[str, str | None]] = {}
+    contacts: dict[str, dict[str, str | None]] = {}
     for message in sorted(
         messages, key=lambda row: (row["occurred_at"], row["_webhook_topic"] != "contact.creation", row["_event_id"])
     ):
-        known = found.setdefault(str(message["id"]), {})
+        known = contacts.setdefault(str(message["id"]), {})
         given = (
             json.loads(message["properties"])
             if message.get("properties")
             else {message["property_name"]: message["property_value"]}
         )
         known |= {name: value.strip() if value else None for name, value in given.items()}
-    return found
+    return contacts
 
 
 def record_of_order(order: Row) -> tuple[str, str]:
@@ -117,14 +117,14 @@ def charge_sums(charge: Row) -> Sums:
 
 def sums_by_person(orders: Iterable[Row], charges: Iterable[Row], people: Mapping[tuple[str, str], str]) -> dict[Place, Sums]:
     """Return what each person comes to in each currency; `people` says whose each record is."""
-    found: dict[Place, Sums] = {}
+    sums: dict[Place, Sums] = {}
     for order in newest_orders(orders).values():
         place = people[record_of_order(order)], order["currency"].upper()
-        found.setdefault(place, Sums()).add(order_sums(order))
+        sums.setdefault(place, Sums()).add(order_sums(order))
     for charge in newest_charges(charges).values():
         place = people[record_of_charge(charge)], charge["currency"].upper()
-        found.setdefault(place, Sums()).add(charge_sums(charge))
-    return found
+        sums.setdefault(place, Sums()).add(charge_sums(charge))
+    return sums
 
 
 def _order_age(order: Row) -> tuple[object, ...]:

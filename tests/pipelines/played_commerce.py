@@ -80,10 +80,10 @@ def in_two(messages: Messages, *, seed: int = 1) -> tuple[Messages, Messages]:
 
 
 def by_stream(messages: Sequence[tuple[str, Row]]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    rows_by_stream: dict[str, list[Row]] = {}
     for name, message in messages:
-        found.setdefault(name, []).append(message)
-    return found
+        rows_by_stream.setdefault(name, []).append(message)
+    return rows_by_stream
 
 
 def _shopify(topic: str, identity: str) -> dict[str, str]:

@@ -27,11 +27,11 @@ Events = dict[str, list[dict[str, Any]]]
 
 def sample(pipeline: Pipeline) -> Events:
     """Return what lands of the pipeline's sample, by stream; in it Shopify asks for one customer to be redacted."""
-    found: Events = {}
+    events: Events = {}
     for stream in pipeline.streams:
         lines = (pipeline.folder / "sample" / f"{stream.name}.jsonl").read_bytes().splitlines()
-        found[stream.name] = [json.loads(line) for line in lines if not decode(stream, [line]).bad]
-    return found
+        events[stream.name] = [json.loads(line) for line in lines if not decode(stream, [line]).bad]
+    return events
 
 
 def customer_of_both(events: Events) -> tuple[str, str]:
@@ -53,8 +53,8 @@ def redaction(identity: str, email: str) -> dict[str, Any]:
 
 
 def rows_of(engine: EngineBuild, name: object) -> list[dict[str, Any]]:
-    found = engine.lake.catalog.load_table(str(name)).scan().to_arrow().to_pylist()
-    return sorted(found, key=str)
+    stored = engine.lake.catalog.load_table(str(name)).scan().to_arrow().to_pylist()
+    return sorted(stored, key=str)
 
 
 def test_redacted_customer_leaves_every_table(spark: SparkSession, tmp_path: Path) -> None:

@@ -161,12 +161,12 @@ def test_what_is_looked_up_is_rebuilt_on_and_no_table_depends_on_when_it_is_buil
 
 @pytest.mark.spark
 def test_orders_stand_as_the_newest_of_their_webhooks_says(built: Built) -> None:
-    found = {row["order_id"]: row for row in built.after.tables["stg_shopify_orders"]}
+    orders = {row["order_id"]: row for row in built.after.tables["stg_shopify_orders"]}
     wanted = newest_orders(built.after.sent["shopify_orders"])
-    assert set(found) == set(wanted)
-    assert not {str(5_000_000_000_000 + number) for number in DELETED_ORDERS} & set(found)
+    assert set(orders) == set(wanted)
+    assert not {str(5_000_000_000_000 + number) for number in DELETED_ORDERS} & set(orders)
     for identity, order in wanted.items():
-        row = found[identity]
+        row = orders[identity]
         assert row["total_amount"] == Decimal(order["total_price"])
         assert (row["financial_status"], row["is_cancelled"]) == (order["financial_status"], order["cancelled_at"] is not None)
         assert row["_raw_id"] == order["_event_id"]
@@ -175,23 +175,23 @@ def test_orders_stand_as_the_newest_of_their_webhooks_says(built: Built) -> None
 
 @pytest.mark.spark
 def test_charges_are_in_whole_units_of_their_currency(built: Built) -> None:
-    found = {row["charge_id"]: row for row in built.after.tables["stg_stripe_charges"]}
+    charges = {row["charge_id"]: row for row in built.after.tables["stg_stripe_charges"]}
     wanted = newest_charges(built.after.sent["stripe_charges"])
-    assert set(found) == set(wanted)
-    assert {row["currency"] for row in found.values()} >= {"USD", "JPY", "KWD"}
+    assert set(charges) == set(wanted)
+    assert {row["currency"] for row in charges.values()} >= {"USD", "JPY", "KWD"}
     for identity, charge in wanted.items():
         unit = {"jpy": 1, "kwd": 1000}.get(charge["currency"], 100)
-        assert found[identity]["amount"] * unit == charge["amount"]
-        assert found[identity]["amount_refunded"] * unit == charge["amount_refunded"]
+        assert charges[identity]["amount"] * unit == charge["amount"]
+        assert charges[identity]["amount_refunded"] * unit == charge["amount_refunded"]
 
 
 @pytest.mark.spark
 def test_contacts_are_what_their_events_left(built: Built) -> None:
     wanted = newest_contacts(built.after.sent["hubspot_contacts"])
-    found = {row["contact_id"]: row for row in built.after.tables["stg_hubspot_contacts"]}
-    assert set(found) == set(wanted)
+    contacts = {row["contact_id"]: row for row in built.after.tables["stg_hubspot_contacts"]}
+    assert set(contacts) == set(wanted)
     for identity, known in wanted.items():
-        row = found[identity]
+        row = contacts[identity]
         stood = {"email": row["email"], "phone": row["phone"], "lifecyclestage": row["lifecycle_stage"]}
         assert stood == {name: known.get(name) for name in stood}
 
@@ -205,10 +205,10 @@ def test_customer_360_is_what_the_raw_webhooks_add_up_to(built: Built, when: str
     state: State = getattr(built, when)
     tables = state.tables
     wanted = sums_by_person(state.sent["shopify_orders"], state.sent["stripe_charges"], people(tables))
-    found = said_of_people(tables)
-    assert set(found) == set(wanted)
+    persons = said_of_people(tables)
+    assert set(persons) == set(wanted)
     for place, sums in wanted.items():
-        assert found[place] == sums, place
+        assert persons[place] == sums, place
     assert {row["entity_id"] for row in tables["customer_360"]} == set(people(tables).values())
 
 
@@ -273,7 +273,7 @@ def test_what_the_demo_asks_is_answered(built: Built) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [table.table.name for table in commerce().tables])
 def test_small_builds_and_one_big_one_come_to_the_same(name: str, built: Built) -> None:
-    found, wanted = (
+    by_small_builds, wanted = (
         {repr(sorted(row.items())) for row in tables[name]} for tables in (built.after.tables, built.refreshed.tables)
     )
-    assert (sorted(wanted - found)[:2], sorted(found - wanted)[:2]) == ([], []), "(missing, surplus)"
+    assert (sorted(wanted - by_small_builds)[:2], sorted(by_small_builds - wanted)[:2]) == ([], []), "(missing, surplus)"

@@ -21,19 +21,19 @@ RECORDED = Path(__file__).with_name("definition_digests.json")
 
 
 def _tables(folder: Path) -> Iterator[tuple[str, LayerTable]]:
-    for found in list_pipelines(folder):
-        for table in load_pipeline(found.name, environ={}, folder=folder).tables:
-            yield f"{found.name} {table.table}", table
+    for listed in list_pipelines(folder):
+        for table in load_pipeline(listed.name, environ={}, folder=folder).tables:
+            yield f"{listed.name} {table.table}", table
 
 
 def test_every_table_has_the_definition_that_was_recorded(tmp_path: Path) -> None:
-    found = {name: legacy_digest(table) for name, table in _tables(tmp_path)}
-    assert found == json.loads(LEGACY.read_text(encoding="utf-8"))
+    digests = {name: legacy_digest(table) for name, table in _tables(tmp_path)}
+    assert digests == json.loads(LEGACY.read_text(encoding="utf-8"))
 
 
 def test_every_table_has_the_digest_that_was_recorded(tmp_path: Path) -> None:
-    found = {name: definition_of(table).digest for name, table in _tables(tmp_path)}
-    assert found == json.loads(RECORDED.read_text(encoding="utf-8"))
+    digests = {name: definition_of(table).digest for name, table in _tables(tmp_path)}
+    assert digests == json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
 def test_null_spellings_are_written_in_macros_alone() -> None:

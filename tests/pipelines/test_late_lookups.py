@@ -55,12 +55,12 @@ def cut_sample(pipeline: Pipeline, random: Random) -> Iterator[Mapping[str, list
 
 
 def all_rows(engine: EngineBuild, pipeline: Pipeline) -> dict[str, Counter[str]]:
-    found = {}
+    rows_by_table = {}
     for table in pipeline.tables:
         rows = engine.lake.catalog.load_table(str(table.table)).scan().to_arrow().to_pylist()
         shown = ([item for item in row.items() if item[0] not in (BUILD_ID, CARRIED)] for row in rows)
-        found[str(table.table)] = Counter(map(repr, shown))
-    return found
+        rows_by_table[str(table.table)] = Counter(map(repr, shown))
+    return rows_by_table
 
 
 def test_no_lookup_of_the_pipelines_is_frozen(tmp_path: Path) -> None:
@@ -81,8 +81,10 @@ def test_increments_with_late_lookups_are_a_full_refresh(name: str, spark: Spark
         for batch in cut_sample(pipeline, random):
             engine.land_messages(batch)
             engine.build()
-    found = all_rows(engine, pipeline)
+    by_increments = all_rows(engine, pipeline)
     engine.build(full_refresh=True)
     wanted = all_rows(engine, pipeline)
     for table, rows in wanted.items():
-        assert (list(rows - found[table])[:3], list(found[table] - rows)[:3]) == ([], []), f"{table}: (missing, surplus)"
+        assert (list(rows - by_increments[table])[:3], list(by_increments[table] - rows)[:3]) == ([], []), (
+            f"{table}: (missing, surplus)"
+        )

@@ -54,7 +54,7 @@ def make(name: str, count: int, problems: Mapping[str, float] = {}, *, seed: int
 
 
 @lru_cache(maxsize=8)
-def made(name: str, count: int = MANY) -> tuple[Row, ...]:
+def generated(name: str, count: int = MANY) -> tuple[Row, ...]:
     return tuple(make(name, count))
 
 
@@ -112,12 +112,12 @@ def test_clock_moves_at_the_streams_own_rate(name: str) -> None:
 @pytest.mark.parametrize("name", ["refunds", "disputes"])
 def test_each_is_of_a_charge_that_was_sent_before(name: str) -> None:
     """Each generator is run for itself, as in a process of its own, for the same span of time."""
-    sent = {event["charge_id"]: event for event in made("charges")}
+    sent = {event["charge_id"]: event for event in generated("charges")}
     own = {"refunds": "refund_id", "disputes": "dispute_id"}[name]
     charge_of: dict[str, str] = {}
-    found = made(name, MANY // IN_PROPORTION[name])
-    assert len(found) >= 2_000
-    for event in found:
+    events = generated(name, MANY // IN_PROPORTION[name])
+    assert len(events) >= 2_000
+    for event in events:
         charge = sent[event["charge_id"]]
         for field in ("customer_id", "merchant_id"):
             assert event[field] == charge[field]
@@ -133,9 +133,11 @@ def test_each_is_of_a_charge_that_was_sent_before(name: str) -> None:
 
 def test_charge_of_a_subscription_is_of_one_that_runs() -> None:
     states: dict[str, list[Row]] = {}
-    for event in made("subscriptions", MANY // IN_PROPORTION["subscriptions"]):
+    for event in generated("subscriptions", MANY // IN_PROPORTION["subscriptions"]):
         states.setdefault(event["subscription_id"], []).append(event)
-    recurring = [event for event in made("charges") if event["metadata"]["subscription_id"] not in (None, "", "null", "NULL")]
+    recurring = [
+        event for event in generated("charges") if event["metadata"]["subscription_id"] not in (None, "", "null", "NULL")
+    ]
     assert len(recurring) > MANY * 0.2
     for charge in recurring:
         begun = states[charge["metadata"]["subscription_id"]][0]
@@ -149,7 +151,7 @@ def test_charge_of_a_subscription_is_of_one_that_runs() -> None:
 def test_subscription_begins_changes_and_ends() -> None:
     lives: dict[str, list[Row]] = {}
     seen: set[str] = set()
-    for event in made("subscriptions"):
+    for event in generated("subscriptions"):
         if event["event_id"] not in seen:
             lives.setdefault(event["subscription_id"], []).append(event)
             seen.add(event["event_id"])
@@ -170,7 +172,7 @@ def test_subscription_begins_changes_and_ends() -> None:
 def test_dispute_is_opened_defended_and_decided() -> None:
     steps: dict[str, list[Row]] = {}
     seen: set[str] = set()
-    for event in made("disputes"):
+    for event in generated("disputes"):
         if event["event_id"] not in seen:
             steps.setdefault(event["dispute_id"], []).append(event)
             seen.add(event["event_id"])
@@ -191,16 +193,16 @@ def test_problem_strikes_as_often_as_its_rate_says(name: str, problem: str) -> N
     """The events that can carry it do so at a rate of 1; duplicates and late events are a share of all."""
     rate = MODULES[name].PROBLEMS[problem]
     able = MANY if problem in ("duplicate", "late") else counted(name, make(name, MANY // 10, {problem: 1.0}))[problem] * 10
-    found = counted(name, made(name))[problem]
+    struck = counted(name, generated(name))[problem]
     spread = 5 * (able * rate * (1 - rate)) ** 0.5 + able * 0.05 * rate + 1
-    assert abs(found - able * rate) < spread, f"{found} of {able} at {rate}"
-    assert found > 0
+    assert abs(struck - able * rate) < spread, f"{struck} of {able} at {rate}"
+    assert struck > 0
 
 
 @pytest.mark.parametrize(("name", "problem"), KINDS)
 def test_problem_comes_alone_and_not_at_all_at_a_rate_of_0(name: str, problem: str) -> None:
-    found = counted(name, clean(name, 1_000, {problem: 0.2}))
-    assert set(found) == {problem}
+    struck = counted(name, clean(name, 1_000, {problem: 0.2}))
+    assert set(struck) == {problem}
     assert counted(name, make(name, 1_000, {problem: 0.0}))[problem] == 0
 
 
@@ -213,19 +215,19 @@ def test_without_problems_all_is_well(name: str) -> None:
 def test_duplicate_is_an_earlier_event_to_the_letter(name: str) -> None:
     first: dict[str, Row] = {}
     repeated = 0
-    for event in made(name):
+    for event in generated(name):
         repeated += event["event_id"] in first
         assert first.setdefault(event["event_id"], event) == event
-    assert repeated == counted(name, made(name))["duplicate"]
+    assert repeated == counted(name, generated(name))["duplicate"]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_event_has_no_mark_of_its_problems(name: str) -> None:
-    assert {tuple(event) for event in made(name)} == {tuple(column.name for column in stream_of(name).columns)}
+    assert {tuple(event) for event in generated(name)} == {tuple(column.name for column in stream_of(name).columns)}
 
 
 def test_each_kind_of_bad_text_is_there() -> None:
-    events = made("charges")
+    events = generated("charges")
     codes = Counter(event["failure_code"] for event in events)
     assert codes[None] > codes["null"] > 0
     assert codes["NULL"] > 0
@@ -263,21 +265,21 @@ def test_unknown_problems_of_another_stream_are_not_given_to_this_one() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_every_event_becomes_a_row_exactly(name: str) -> None:
     stream = stream_of(name)
-    events = made(name)[:5_000]
+    events = generated(name)[:5_000]
     values = [encoder_of(stream)(event) for event in events]
     decoded = decode(stream, values)
     assert decoded.bad == {}
     assert decoded.columns["_extra"].null_count == len(events)
     for column in stream.columns:
-        found = decoded.columns[column.name].to_pylist()
+        landed = decoded.columns[column.name].to_pylist()
         if column.type == DecimalType(10, 2):
-            assert [value.as_tuple().exponent for value in found] == [-2] * len(found)
-            assert found == [event[column.name] for event in events]
+            assert [value.as_tuple().exponent for value in landed] == [-2] * len(landed)
+            assert landed == [event[column.name] for event in events]
             assert all(re.search(rb'"amount":"\d+\.\d\d"', value) for value in values)
         elif str(column.type) == "timestamp":
             sent = [event[column.name] for event in events]
             assert all(MILLISECONDS.fullmatch(text) for text in sent if text is not None)
-            assert [value and value.isoformat(timespec="milliseconds").replace("+00:00", "Z") for value in found] == sent
+            assert [value and value.isoformat(timespec="milliseconds").replace("+00:00", "Z") for value in landed] == sent
 
 
 def test_tables_have_the_columns_of_the_providers_events() -> None:

@@ -57,11 +57,11 @@ def rounds() -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
 
     What was made earlier comes in the first round, apart from a few charges, which come last of all.
     """
-    made = {name: make(name, AN_HOUR_AND_MORE // IN_PROPORTION[name], OFTEN) for name in MODULES}
-    until = half_time(made["charges"])
-    earlier = {name: [event for event in events if event["created_at"] <= until] for name, events in made.items()}
-    later = {name: [event for event in events if event["created_at"] > until] for name, events in made.items()}
-    sent = Counter(event["event_id"] for event in made["charges"])
+    events_by_stream = {name: make(name, AN_HOUR_AND_MORE // IN_PROPORTION[name], OFTEN) for name in MODULES}
+    until = half_time(events_by_stream["charges"])
+    earlier = {name: [event for event in events if event["created_at"] <= until] for name, events in events_by_stream.items()}
+    later = {name: [event for event in events if event["created_at"] > until] for name, events in events_by_stream.items()}
+    sent = Counter(event["event_id"] for event in events_by_stream["charges"])
     late = [event for event in earlier["charges"][::STRAGGLERS] if sent[event["event_id"]] == 1]
     earlier["charges"] = [event for event in earlier["charges"] if event not in late]
     later["charges"] += late
@@ -77,8 +77,8 @@ def events(name: str) -> list[Row]:
     return [event for part in rounds() for event in part[name]]
 
 
-def build_plainly(spark: SparkSession, made: Mapping[str, list[Row]], prefix: str, only: str | None = None) -> Rows:
-    raw = {stream_of(name).table.name: landed(spark, stream_of(name), rows) for name, rows in made.items()}
+def build_plainly(spark: SparkSession, events_by_stream: Mapping[str, list[Row]], prefix: str, only: str | None = None) -> Rows:
+    raw = {stream_of(name).table.name: landed(spark, stream_of(name), rows) for name, rows in events_by_stream.items()}
     tables = build(spark, payments().folder, raw, prefix=prefix, only=only)
     return {name: rows_of(frame) for name, frame in tables.items() if name not in raw}
 
@@ -160,26 +160,26 @@ def test_no_table_depends_on_when_it_is_built() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", MODULES)
 def test_every_problem_that_was_made_is_found(name: str, tables: Rows) -> None:
-    made = counted(name, events(name))
-    assert set(made) == set(MODULES[name].PROBLEMS)
+    problems = counted(name, events(name))
+    assert set(problems) == set(MODULES[name].PROBLEMS)
     issues = [row for row in tables["data_quality_issues"] if row["stream"] == name]
-    assert Counter(row["problem"] for row in issues) == made
+    assert Counter(row["problem"] for row in issues) == problems
     summary = [row for row in tables["data_quality_summary"] if row["stream"] == name]
-    assert Counter({row["problem"]: row["events_with_problem"] for row in summary}) == made
+    assert Counter({row["problem"]: row["events_with_problem"] for row in summary}) == problems
     assert {row["events"] for row in summary} == {len(events(name))}
 
 
 @pytest.mark.spark
 def test_duplicate_is_never_late_and_a_late_event_is_late_at_any_hour(spark: SparkSession) -> None:
-    made = {name: clean(name, 5) for name in MODULES}
+    events_by_stream = {name: clean(name, 5) for name in MODULES}
     times = ("09:59:58.000", "10:00:01.000", "09:59:59.500", "10:00:02.000")
-    for event, time in zip(made["disputes"], times, strict=False):
+    for event, time in zip(events_by_stream["disputes"], times, strict=False):
         event["created_at"] = event["updated_at"] = f"2026-01-01T{time}Z"
-    made["disputes"][4] = made["disputes"][1]
-    issues = build_plainly(spark, made, "few", only="data_quality_issues")["data_quality_issues"]
-    late, repeated = made["disputes"][2]["event_id"], made["disputes"][1]["event_id"]
+    events_by_stream["disputes"][4] = events_by_stream["disputes"][1]
+    issues = build_plainly(spark, events_by_stream, "few", only="data_quality_issues")["data_quality_issues"]
+    late, repeated = events_by_stream["disputes"][2]["event_id"], events_by_stream["disputes"][1]["event_id"]
     assert {(row["event_id"], row["problem"]) for row in issues} == {(late, "late"), (repeated, "duplicate")}
-    assert counted("disputes", made["disputes"]) == {"late": 1, "duplicate": 1}
+    assert counted("disputes", events_by_stream["disputes"]) == {"late": 1, "duplicate": 1}
 
 
 # what can be repaired is
@@ -254,8 +254,8 @@ def test_transactions_have_signed_amounts(tables: Rows) -> None:
     for event in once("disputes"):
         won = event["amount"] if event["status"].lower() == "won" else zero
         signed[event["event_id"]] = -event["amount"] if event["event_type"] == "dispute.created" else won
-    found = {row["event_id"]: row["signed_amount"] for row in tables["payment_transactions"]}
-    assert found == signed
+    amounts = {row["event_id"]: row["signed_amount"] for row in tables["payment_transactions"]}
+    assert amounts == signed
     daily = tables["payments_daily"]
     assert sum(row["net_amount"] for row in daily) == sum(signed.values())
     assert sum(row["transaction_count"] for row in daily) == len(signed)
@@ -291,13 +291,13 @@ def test_features_are_of_the_hour_up_to_the_charge(tables: Rows) -> None:
     of_customer: dict[str, list[Row]] = {}
     for event in once("charges"):
         of_customer.setdefault(event["customer_id"], []).append(event)
-    found = {row["event_id"]: row for row in tables["charge_features"]}
-    assert len(found) == len(once("charges"))
+    features = {row["event_id"]: row for row in tables["charge_features"]}
+    assert len(features) == len(once("charges"))
     for charges in of_customer.values():
         for event in charges:
             until = moment(event["created_at"])
             seen = [charge for charge in charges if until - timedelta(hours=1) <= moment(charge["created_at"]) <= until]
-            row = found[event["event_id"]]
+            row = features[event["event_id"]]
             assert row["transactions_1h"] == len(seen)
             assert row["total_amount_1h"] == sum(charge["amount"] for charge in seen)
             assert row["avg_risk_1h"] == pytest.approx(sum(charge["risk_score"] for charge in seen) / len(seen))
@@ -331,13 +331,13 @@ def test_training_sees_no_future(built: Built) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [table.table.name for table in payments().tables])
 def test_two_builds_come_to_what_plain_queries_over_everything_come_to(name: str, built: Built) -> None:
-    found = Counter(repr(sorted(row.items())) for row in built.tables[name])
+    built_rows = Counter(repr(sorted(row.items())) for row in built.tables[name])
     wanted = Counter(repr(sorted(row.items())) for row in built.plainly[name])
     if table(name).kind == "history":
         stated = [{key: value for key, value in row.items() if key not in HISTORY_COLUMNS} for row in built.tables[name]]
-        found = Counter(repr(sorted(row.items())) for row in stated)
-        assert found <= wanted, "each state is one that an event told of"
+        built_rows = Counter(repr(sorted(row.items())) for row in stated)
+        assert built_rows <= wanted, "each state is one that an event told of"
         current = [row["subscription_id"] for row in built.tables[name] if row["is_current"]]
         assert sorted(current) == sorted({row["subscription_id"] for row in built.plainly[name]})
     else:
-        assert (sorted(wanted - found)[:3], sorted(found - wanted)[:3]) == ([], []), "(missing, surplus)"
+        assert (sorted(wanted - built_rows)[:3], sorted(built_rows - wanted)[:3]) == ([], []), "(missing, surplus)"

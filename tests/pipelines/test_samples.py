@@ -57,13 +57,13 @@ def land_and_build(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:
 def test_sample_becomes_what_is_expected(name: str, lake_of: Callable[[str], Lake], pytestconfig: pytest.Config) -> None:
     lake = lake_of(name)
     pipeline = lake.pipeline(name)
-    found = found_lines(lake, pipeline)
+    lines_by_file = found_lines(lake, pipeline)
     if pytestconfig.getoption("--write-expected"):
-        for file, lines in found.items():
+        for file, lines in lines_by_file.items():
             path = pipeline.folder / "expected" / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    check_expected(pipeline, found)
+    check_expected(pipeline, lines_by_file)
 
 
 def keep_well(lake: Lake, pipeline: Pipeline, spark: SparkSession) -> None:

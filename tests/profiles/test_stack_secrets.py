@@ -90,16 +90,16 @@ def test_it_is_submitted_and_run_and_shows_no_secret(lake: StackLake, tmp_path: 
 def pages_of_cluster(settings: Settings) -> dict[str, str]:
     """Return what the pages of the master and of its workers say, and those of each application and executor."""
     master = int((settings.home / spark_cluster.MASTER / "ui-port").read_text(encoding="ascii"))
-    found = {f"master {path}": read_page(master, path) for path in ("/", "/json/")}
-    for application in json.loads(found["master /json/"])["activeapps"]:
-        found[f"application {application['id']}"] = read_page(master, f"/app/?appId={application['id']}")
-    assert len(found) > 2, "no application runs"
+    pages = {f"master {path}": read_page(master, path) for path in ("/", "/json/")}
+    for application in json.loads(pages["master /json/"])["activeapps"]:
+        pages[f"application {application['id']}"] = read_page(master, f"/app/?appId={application['id']}")
+    assert len(pages) > 2, "no application runs"
     for server in spark_cluster.WORKERS:
         state = embedded.running(server, settings)
         assert state is not None
-        found |= {f"{server.name} {path}": read_page(state.port, path) for path in ("/", "/json/")}
-        for executor in json.loads(found[f"{server.name} /json/"])["executors"]:
+        pages |= {f"{server.name} {path}": read_page(state.port, path) for path in ("/", "/json/")}
+        for executor in json.loads(pages[f"{server.name} /json/"])["executors"]:
             for log in ("stdout", "stderr"):
                 path = f"/logPage/?appId={executor['appid']}&executorId={executor['id']}&logType={log}"
-                found[f"{server.name} {path}"] = read_page(state.port, path)
-    return found
+                pages[f"{server.name} {path}"] = read_page(state.port, path)
+    return pages

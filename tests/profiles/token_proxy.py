@@ -78,8 +78,8 @@ class TokenProxy:
         self.live[token] = time.monotonic() + self.told_seconds + self.slack_seconds
         self.given[program] += 1
         kind = "urn:ietf:params:oauth:token-type:access_token"
-        found = {"access_token": token, "token_type": "bearer", "issued_token_type": kind, "expires_in": self.told_seconds}
-        return 200, found
+        answer = {"access_token": token, "token_type": "bearer", "issued_token_type": kind, "expires_in": self.told_seconds}
+        return 200, answer
 
     def takes(self, authorization: str) -> bool:
         kind, _, token = authorization.partition(" ")

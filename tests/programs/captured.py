@@ -136,12 +136,12 @@ def hold(minutes: float, *, folder: Path, seed: int) -> bool:
                 print(shop.post("schema/change")["change"], flush=True)
                 changes += 1
         print(f"traffic: {shop.post('traffic/stop')}\nkilled: {dict(shop.killed)}", flush=True)
-        found = shop.verify()
+        verified = shop.verify()
     finally:
         shop.close()
-    for check in found:
+    for check in verified:
         print(json.dumps(check))
-    return all(check["holds"] for check in found)
+    return all(check["holds"] for check in verified)
 
 
 if __name__ == "__main__":

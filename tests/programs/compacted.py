@@ -164,7 +164,7 @@ def _read(settings: Settings, stop: Flag, seen: Seen) -> None:
 
 
 def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen: Seen, *, batches: int, built: int) -> bool:
-    (found,) = verify(settings, pipeline, bootstrap_servers=servers)
+    (stream,) = verify(settings, pipeline, bootstrap_servers=servers)
     catalog = open_catalog(settings)
     with building_session(settings, pipeline, report=print) as lake:
         build(lake)
@@ -180,19 +180,19 @@ def _report(settings: Settings, pipeline: Pipeline, servers: KafkaServers, seen:
         f"{seen.queries} queries answered meanwhile; files now: {files}"
     )
     print(
-        f"sent {seen.sent:,}, in the topic {found.in_topic:,}, landed {found.landed:,}, missing {found.missing}, "
-        f"doubled {found.doubled}, unlogged {found.unlogged}; tables that differ from a full refresh: {differing or 'none'}"
+        f"sent {seen.sent:,}, in the topic {stream.in_topic:,}, landed {stream.landed:,}, missing {stream.missing}, "
+        f"doubled {stream.doubled}, unlogged {stream.unlogged}; tables that differ from a full refresh: {differing or 'none'}"
     )
     for line in seen.trouble[:20]:
         print(f"trouble: {line}")
-    whole = found.holds and not found.waiting and found.landed == found.in_topic == seen.sent > 0
+    whole = stream.holds and not stream.waiting and stream.landed == stream.in_topic == seen.sent > 0
     return whole and not differing and not seen.trouble and bool(seen.rounds and seen.compacted_files and seen.by_run)
 
 
 def _rows(settings: Settings, name: str) -> Counter[str]:
-    found = open_catalog(settings).load_table(name).scan().to_arrow()
-    found = found.drop_columns([column for column in (BUILD_ID, STATE) if column in found.column_names])
-    return Counter(repr(sorted(row.items())) for row in found.to_pylist())
+    stored = open_catalog(settings).load_table(name).scan().to_arrow()
+    stored = stored.drop_columns([column for column in (BUILD_ID, STATE) if column in stored.column_names])
+    return Counter(repr(sorted(row.items())) for row in stored.to_pylist())
 
 
 if __name__ == "__main__":

@@ -98,16 +98,16 @@ def _produce(pipeline: Pipeline, servers: str, stop: Event, sent: list[int]) -> 
 
 
 def _report(settings: Settings, pipeline: Pipeline, servers: str, sent: int, kills: dict[str, int]) -> bool:
-    found = verify(settings, pipeline, bootstrap_servers=KafkaServers(servers))[0]
+    verified = verify(settings, pipeline, bootstrap_servers=KafkaServers(servers))[0]
     files = commits_of(settings, pipeline, checkpoint_id=None)
     orphans = sum(file.state == "orphan" for file in files)
     print(f"killed: {kills['application']} applications, {kills['worker']} workers, {kills['broker']} brokers")
     print(
-        f"sent {sent:,}, in the topic {found.in_topic:,}, landed {found.landed:,}, bad {found.quarantined:,}, "
-        f"missing {found.missing}, doubled {found.doubled}, unlogged {found.unlogged}; "
+        f"sent {sent:,}, in the topic {verified.in_topic:,}, landed {verified.landed:,}, bad {verified.quarantined:,}, "
+        f"missing {verified.missing}, doubled {verified.doubled}, unlogged {verified.unlogged}; "
         f"{len(files)} files, {orphans} of them orphans of attempts that died"
     )
-    return found.holds and not found.waiting and found.in_topic >= sent and found.landed >= found.in_topic > 0
+    return verified.holds and not verified.waiting and verified.in_topic >= sent and verified.landed >= verified.in_topic > 0
 
 
 if __name__ == "__main__":

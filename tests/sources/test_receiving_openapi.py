@@ -26,9 +26,9 @@ def test_receiving_app_conforms_to_its_openapi_schema(weather: Pipeline, broker:
     make_topic(broker, weather.streams[0].topic, partitions=2)
     app = receiving_app(weather, bootstrap_servers=KafkaServers(broker))
     tried: set[tuple[str, int]] = set()
-    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
-        assert isinstance(found, Ok), found
-        operation = found.ok()
+    for listed in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        assert isinstance(listed, Ok), listed
+        operation = listed.ok()
         if mode == GenerationMode.NEGATIVE and operation.path in ("/health", "/ready"):
             continue  # no parameters that could be invalid
 

@@ -40,9 +40,9 @@ def test_seeding_app_conforms_to_its_openapi_schema(database: str, tmp_path: Pat
         await seeding({**scope, "headers": [*others, (b"host", b"127.0.0.1:8000")]}, receive, send)
 
     tried: set[tuple[str, int]] = set()
-    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
-        assert isinstance(found, Ok), found
-        operation = found.ok()
+    for listed in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        assert isinstance(listed, Ok), listed
+        operation = listed.ok()
         if mode == GenerationMode.NEGATIVE and operation.path not in ("/seed/full", "/traffic/start"):
             continue  # no parameters that could be invalid
 

@@ -104,7 +104,7 @@ def test_to_webhook_needs_a_secret() -> None:
     with pytest.raises(SettingsError, match="webhooks need a secret, and none is set") as caught:
         to_webhook(webhook, "http://127.0.0.1:1", environ={webhook.secret: " "})
     assert f"export {webhook.secret}=" in caught.value.next_step
-    made = generate_missing_secrets(pipeline, {webhook.secret: "mine"})
-    assert set(made) == {webhook.secret for webhook in pipeline.http.webhooks} - {webhook.secret}
-    assert len({*made.values()}) == 2
-    assert min(map(len, made.values())) == 64
+    secrets = generate_missing_secrets(pipeline, {webhook.secret: "mine"})
+    assert set(secrets) == {webhook.secret for webhook in pipeline.http.webhooks} - {webhook.secret}
+    assert len({*secrets.values()}) == 2
+    assert min(map(len, secrets.values())) == 64

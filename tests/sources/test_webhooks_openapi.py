@@ -54,10 +54,10 @@ class Signing:
 def test_webhooks_conform_to_their_openapi_schema(is_signed: bool) -> None:
     app: ASGIApp = app_with(KeptProducer(), commerce(), environ=SECRETS, limits=STANDARD)
     tried: set[tuple[str, int]] = set()
-    for found in schemathesis.openapi.from_asgi("/openapi.json", Signing(app) if is_signed else app).get_all_operations():
-        assert isinstance(found, Ok), found
+    for operation in schemathesis.openapi.from_asgi("/openapi.json", Signing(app) if is_signed else app).get_all_operations():
+        assert isinstance(operation, Ok), operation
 
-        @given(case=found.ok().as_strategy())
+        @given(case=operation.ok().as_strategy())
         @hypothesis_settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
         def keeps_to_it(case: Case[Any]) -> None:
             answer = case.call()

@@ -184,7 +184,7 @@ def test_many_rows_come_in_several_batches(session: SparkSession) -> None:
 def test_cached_blocks_are_evicted_for_a_query(session: SparkSession) -> None:
     prepared = Prepared(session, QUERIES["aggregate"])
     relations = {"orders": from_arrow(session, orders(10), ORDERS), "people": from_arrow(session, people(1), PEOPLE)}
-    found = prepared.collect(relations)
+    answer = prepared.collect(relations)
     jvm = session._jvm
     assert jvm is not None
     memory = jvm.org.apache.spark.SparkEnv.get().memoryManager()
@@ -196,7 +196,7 @@ def test_cached_blocks_are_evicted_for_a_query(session: SparkSession) -> None:
         rest = memory.maxOnHeapStorageMemory() - memory.storageMemoryUsed()
         assert memory.acquireStorageMemory(block, rest, on_heap)
         try:
-            assert prepared.collect(relations) == found
+            assert prepared.collect(relations) == answer
         finally:
             memory.releaseStorageMemory(rest, on_heap)
     finally:

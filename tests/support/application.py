@@ -92,11 +92,11 @@ def start_headrace(*arguments: str, environ: Mapping[str, str], folder: Path) ->
 
 def find_processes(home: Path) -> list[psutil.Process]:
     """Return the living processes that were started for a home, by the environment that they all inherit."""
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
             if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("HEADRACE_HOME") == str(home):
-                found.append(process)
+                processes.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return processes

@@ -20,17 +20,17 @@ def connect_schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
         return {**connect_schema(next(option for option in kind if option != "null"), named), "optional": True}
     if isinstance(kind, str):
         return named.get(kind) or {"type": _TYPES.get(kind, kind), "optional": False}
-    found: dict[str, Any] = {"optional": False}
+    schema: dict[str, Any] = {"optional": False}
     if "connect.name" in kind:
-        found |= {"name": kind["connect.name"], "version": kind.get("connect.version", 1)}
+        schema |= {"name": kind["connect.name"], "version": kind.get("connect.version", 1)}
     if "connect.parameters" in kind:
-        found["parameters"] = kind["connect.parameters"]
+        schema["parameters"] = kind["connect.parameters"]
     if kind["type"] == "record":
         fields = [{**connect_schema(field["type"], named), "field": field["name"]} for field in kind["fields"]]
-        found |= {"type": "struct", "fields": fields}
-        named |= {kind["name"]: found, f"{kind.get('namespace', '')}.{kind['name']}": found}
+        schema |= {"type": "struct", "fields": fields}
+        named |= {kind["name"]: schema, f"{kind.get('namespace', '')}.{kind['name']}": schema}
     elif kind["type"] == "array":
-        found |= {"type": "array", "items": connect_schema(kind["items"], named)}
+        schema |= {"type": "array", "items": connect_schema(kind["items"], named)}
     else:
-        found["type"] = kind.get("connect.type", _TYPES.get(kind["type"], kind["type"]))
-    return found
+        schema["type"] = kind.get("connect.type", _TYPES.get(kind["type"], kind["type"]))
+    return schema

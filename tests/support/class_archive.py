@@ -79,10 +79,10 @@ def _java() -> Path:
 @cache
 def spark_archive() -> ClassArchive:
     """Return the archive of Spark's own jars. Headrace's are in `spark.jars` alone: a test fails if one is missing there."""
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return ClassArchive("spark", sorted((Path(found.origin).parent / "jars").glob("*.jar")))
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return ClassArchive("spark", sorted((Path(spec.origin).parent / "jars").glob("*.jar")))
 
 
 @cache

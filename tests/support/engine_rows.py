@@ -83,9 +83,9 @@ def read_with_spark(lake: Lake, spark: SparkSession) -> dict[str, pa.Table]:
     return {name: to_arrow(session.table(spark_name(TableName.parse(name))).drop(STATE)) for name in names}
 
 
-def check_same(engine: Engine, truth: Mapping[str, pa.Table], found: Mapping[str, pa.Table]) -> None:
+def check_same(engine: Engine, truth: Mapping[str, pa.Table], tables: Mapping[str, pa.Table]) -> None:
     for name, table in truth.items():
-        (types, rows), (true_types, true_rows) = see(engine, found[name]), see(engine, table)
+        (types, rows), (true_types, true_rows) = see(engine, tables[name]), see(engine, table)
         assert types.items() - true_types.items() == true_types.items() - types.items() == set(), (engine, name)
         differing = [pair for pair in zip(rows, true_rows, strict=True) if pair[0] != pair[1]]
         assert differing == [], (engine, name)
@@ -142,8 +142,8 @@ def _value_of(engine: Engine, kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_struct(kind):
         if value is None and engine != Engine.clickhouse:
             return None
-        found = {field.name: _default_of(field) for field in kind} if value is None else value
-        return tuple((field.name, _value_of(engine, field.type, found.get(field.name))) for field in kind)
+        fields = {field.name: _default_of(field) for field in kind} if value is None else value
+        return tuple((field.name, _value_of(engine, field.type, fields.get(field.name))) for field in kind)
     if isinstance(value, datetime):
         if engine == Engine.clickhouse and value.tzinfo is None:
             return value.replace(tzinfo=timezone.utc)

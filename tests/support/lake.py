@@ -156,9 +156,9 @@ def check_exactly_once(lake: Lake, sent: Iterable[Sent], *, good: Mapping[tuple[
     check_verified(lake)
     columns = ("kafka_partition", "kafka_offset", *sorted({name for row in good.values() for name in row}))
     landed = lake.rows("lineage.events", *columns)
-    found = Counter(tuple(row[name] for name in columns) for row in landed)
+    counted = Counter(tuple(row[name] for name in columns) for row in landed)
     wanted = Counter((*at, *(row[name] for name in columns[2:])) for at, row in good.items())
-    assert found == wanted
+    assert counted == wanted
     refused = Counter((row["partition"], row["offset"], row["original_bytes"]) for row in lake.quarantine("lineage.events"))
     assert refused == Counter((one.partition, one.offset, one.value) for one in sent if (one.partition, one.offset) not in good)
 

@@ -50,7 +50,7 @@ def empty_lake(settings: Settings, folder: Path) -> Settings:
 
 def lake_environ(settings: Settings) -> dict[str, str]:
     """Return the environment that leads a process to the catalog and the warehouse of these settings, and to their home."""
-    found = {
+    environ = {
         "HEADRACE_HOME": str(settings.home),
         "HEADRACE_CATALOG_TYPE": settings.catalog_type,
         "HEADRACE_CATALOG_URI": settings.catalog_uri,
@@ -59,4 +59,4 @@ def lake_environ(settings: Settings) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": settings.s3_access_key_id or "",
         "AWS_SECRET_ACCESS_KEY": settings.s3_secret_access_key or "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in environ.items() if value}

@@ -25,7 +25,7 @@ from tests.support.topics import make_topic, produce
 
 Row = dict[str, Any]
 
-NAMES = [found.name for found in list_pipelines(BUILT_IN) if found.built_in]
+NAMES = [pipeline.name for pipeline in list_pipelines(BUILT_IN) if pipeline.built_in]
 
 
 def send_sample(lake: Lake, pipeline: Pipeline, *, until: Sequence[float] = (1.0,)) -> Iterator[float]:
@@ -43,18 +43,20 @@ def send_sample(lake: Lake, pipeline: Pipeline, *, until: Sequence[float] = (1.0
 def found_lines(lake: Lake, pipeline: Pipeline) -> dict[str, list[str]]:
     """Return what there is of a pipeline's tables, by the names of the files in `expected/`."""
     by_default = load_pipeline(pipeline.name, environ={}, folder=lake.folder)
-    found = {
+    lines = {
         f"{stream.name}.jsonl": raw_lines(lake, stream, topic=default.topic)
         for stream, default in zip(pipeline.streams, by_default.streams, strict=True)
     }
-    return found | {f"{table.layer}/{table.table.name}.jsonl": layer_lines(lake, table) for table in pipeline.tables}
+    return lines | {f"{table.layer}/{table.table.name}.jsonl": layer_lines(lake, table) for table in pipeline.tables}
 
 
-def check_expected(pipeline: Pipeline, found: Mapping[str, list[str]]) -> None:
+def check_expected(pipeline: Pipeline, lines_by_file: Mapping[str, list[str]]) -> None:
     """Hold the tables against `expected/`, which has a file for each."""
     folder = pipeline.folder / "expected"
-    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(found), "a file for every table"
-    for file, lines in found.items():
+    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")} == set(lines_by_file), (
+        "a file for every table"
+    )
+    for file, lines in lines_by_file.items():
         assert lines == (folder / file).read_text(encoding="utf-8").splitlines(), file
 
 

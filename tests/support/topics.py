@@ -36,8 +36,8 @@ class Sent:
 def make_topic(servers: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> AdminClient:
     """Make a topic, and return a client for more."""
     admin = admin_client(KafkaServers(servers))
-    for made in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
-        made.result(20)
+    for created in admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))]).values():
+        created.result(20)
     return admin
 
 
@@ -47,8 +47,8 @@ def replace_topic(admin: AdminClient, topic: str, *, partitions: int = 1) -> Non
     for deleted in admin.delete_topics([topic]).values():
         deleted.result(20)
     wait_until(lambda: not list_topic_ids(admin, [topic]), what="the topic to be deleted")
-    for made in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        made.result(20)
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        created.result(20)
     wait_until(lambda: list_topic_ids(admin, [topic]) not in ({}, before), what="the new topic")
 
 

@@ -43,14 +43,14 @@ def recompute(lake: Lake, raw: str = "default.weather") -> Minutes:
 
 
 def minutes_of(rows: Iterable[Mapping[str, Any]]) -> Minutes:
-    found: dict[tuple[str, datetime], list[Decimal | None]] = defaultdict(list)
+    temperatures: dict[tuple[str, datetime], list[Decimal | None]] = defaultdict(list)
     for row in rows:
         moment: datetime = row["event_time"] or row["kafka_timestamp"]
         start = moment.astimezone(timezone.utc).replace(second=0, microsecond=0, tzinfo=None)
         city = " ".join(word[:1].upper() + word[1:].lower() for word in row["city"].split())
-        found[city, start].append(_number(row["temperature"]))
+        temperatures[city, start].append(_number(row["temperature"]))
     minutes: Minutes = {}
-    for (city, start), values in found.items():
+    for (city, start), values in temperatures.items():
         numbers = [value for value in values if value is not None]
         average = (sum(numbers, Decimal(0)) / len(numbers)).quantize(Decimal("1e-10"), ROUND_HALF_UP) if numbers else None
         minutes[city, start] = (start + timedelta(minutes=1), None if average is None else float(average), len(values))

@@ -173,7 +173,7 @@ class _Project:
         self._lineage = lineage
         self._dialect: Dialect = dialect
         self.names = _model_names(models)
-        self._made = modelled = {model.table for model in models}
+        self._modelled = modelled = {model.table for model in models}
         # raw tables, and tables that are not models
         self._sources = dict.fromkeys(read for model in models for read in model.inputs if read not in modelled)
 
@@ -202,7 +202,7 @@ class _Project:
         return {str(table.table): table.added_columns for table in self._pipeline.tables if table.table in self._sources}
 
     def sources(self) -> list[dict[str, object]]:
-        built = {table.table: table for table in self._pipeline.tables if table.table not in self._made}
+        built = {table.table: table for table in self._pipeline.tables if table.table not in self._modelled}
         streams = {stream.table: stream for stream in self._pipeline.streams}
         tables_by_namespace: dict[str, list[dict[str, object]]] = {}
         for name in self._sources:

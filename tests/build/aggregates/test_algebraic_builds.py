@@ -51,9 +51,9 @@ def refuse(*_: object, **__: object) -> NoReturn:
 
 
 def assert_as_refreshed(layer_lake: LayerLake) -> None:
-    found = layer_lake.all_rows()
+    by_increments = layer_lake.all_rows()
     layer_lake.build(full_refresh=True)
-    assert_same(found, layer_lake.all_rows())
+    assert_same(by_increments, layer_lake.all_rows())
 
 
 def states(layer_lake: LayerLake, table: str = "stats") -> dict[str | None, str | None]:
@@ -102,8 +102,8 @@ def test_table_without_states_gets_them_key_by_key(spark: SparkSession, tmp_path
         change.delete_column(STATE)
     layer_lake.land([event(20, key=20, group="x")])
     assert {outcome.plan.action for outcome in layer_lake.build() if outcome.plan} == {"increment"}
-    found = states(layer_lake)
-    assert (found["x"] is None, found["y"]) == (False, None)
+    stored = states(layer_lake)
+    assert (stored["x"] is None, stored["y"]) == (False, None)
     layer_lake.land([event(21, key=21, group="y"), event(22, key=20, group="y")])
     layer_lake.build()
     assert None not in states(layer_lake).values()

@@ -80,15 +80,15 @@ class Facts:
         return self.by_key(run_source(self.spark, self.table, {FACTS: facts}))
 
     def by_key(self, rows: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
-        found = [row.asDict(recursive=True) for row in rows.collect()]
-        return {tuple(row[key] for key in self.table.keys): row for row in found}
+        dicts = [row.asDict(recursive=True) for row in rows.collect()]
+        return {tuple(row[key] for key in self.table.keys): row for row in dicts}
 
 
 def open_facts(spark: SparkSession, query: str = QUERY, keys: tuple[str, ...] = ("n", "day")) -> Facts:
     table = group_table(query, keys=keys)
-    found = find_algebra(spark, table, {FACTS: spec_columns(spark.createDataFrame([], SCHEMA).schema)})
-    assert isinstance(found, Algebra), found
-    return Facts(spark, table, found)
+    algebra = find_algebra(spark, table, {FACTS: spec_columns(spark.createDataFrame([], SCHEMA).schema)})
+    assert isinstance(algebra, Algebra), algebra
+    return Facts(spark, table, algebra)
 
 
 def random_rows(random: Random, count: int, *, first_id: int = 0) -> list[dict[str, Any]]:
@@ -140,15 +140,15 @@ def test_merged_states_equal_the_whole_query(seed: int, facts: Facts) -> None:
         merged = facts.spark.createDataFrame(states_now, merged.schema)
         rows = [row for row in rows if row not in gone] + came
         wanted = facts.whole(rows)
-        found = facts.by_key(rows_of_states(facts.algebra, merged).where(f"NOT {REDO}").drop(REDO))
+        merged_rows = facts.by_key(rows_of_states(facts.algebra, merged).where(f"NOT {REDO}").drop(REDO))
         touched = {(row["n"], row["day"]) for row in states_now}
         again = {(row["n"], row["day"]) for row in states_now if row[REDO]}
         merged_keys += len(touched - again)
-        assert comparable(found) == {key: row for key, row in comparable(wanted).items() if key in touched - again}
-        assert {key for key in wanted if key in touched} <= set(found) | again
+        assert comparable(merged_rows) == {key: row for key, row in comparable(wanted).items() if key in touched - again}
+        assert {key for key in wanted if key in touched} <= set(merged_rows) | again
         stored = with_state(facts.algebra, facts.stated(rows))
         states = facts.by_key(stored)
-        assert {key: row[STATE] for key, row in found.items()} == {key: states[key][STATE] for key in found}
+        assert {key: row[STATE] for key, row in merged_rows.items()} == {key: states[key][STATE] for key in merged_rows}
     assert merged_keys
 
 

@@ -83,7 +83,7 @@ class People(LayerLake):
 
 def clusters(index: Mapping[str, Mapping[str, Any]]) -> set[frozenset[str]]:
     """Return which records are together, whatever the ids."""
-    found: dict[str, set[str]] = {}
+    members_by_entity: dict[str, set[str]] = {}
     for key, row in index.items():
-        found.setdefault(row["entity_id"], set()).add(key)
-    return {frozenset(members) for members in found.values()}
+        members_by_entity.setdefault(row["entity_id"], set()).add(key)
+    return {frozenset(members) for members in members_by_entity.values()}

@@ -75,8 +75,8 @@ def test_block_with_too_many_pairs_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 def test_confidence_is_the_best_pair_weight() -> None:
     pairs = pl.DataFrame([(0, 1, 12.346), (1, 2, 8.0), (3, 4, 120.0)], schema=PAIRS, orient="row")
-    found = confidence(6, exact=(pl.Series([2]), pl.Series([5])), pairs=pairs)
-    assert found.to_list() == [Decimal(weight) for weight in ("12.35", "12.35", "100.00", "99.99", "99.99", "100.00")]
+    weights = confidence(6, exact=(pl.Series([2]), pl.Series([5])), pairs=pairs)
+    assert weights.to_list() == [Decimal(weight) for weight in ("12.35", "12.35", "100.00", "99.99", "99.99", "100.00")]
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -29,14 +29,14 @@ EVENTS = TableName("pond", "events")
 @pytest.fixture
 def spark_computes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tables whose new rows Spark computed."""
-    found: list[str] = []
+    tables: list[str] = []
 
     def noted(inputs: PlannedInputs) -> DriverChanges:
-        found.append(inputs.table.table.name)
+        tables.append(inputs.table.table.name)
         return driver_changes(inputs)
 
     monkeypatch.setattr(arrived, "driver_changes", noted)
-    return found
+    return tables
 
 
 def test_new_rows_are_picked_without_spark(spark: SparkSession, tmp_path: Path, spark_computes: list[str]) -> None:
@@ -46,8 +46,8 @@ def test_new_rows_are_picked_without_spark(spark: SparkSession, tmp_path: Path, 
     people.land([Record("crm", "1", email="A@b.org", name="Ann"), Record("crm", "2", op="d", name="Dan")])
     people.build()
     assert spark_computes == []
-    found = people.rows("direct_index")
-    assert len(found) == 3
+    index = people.rows("direct_index")
+    assert len(index) == 3
     people.land([Record("crm", "3", email="c@d.org")])
     built = people.build()[-1].built
     assert built is not None

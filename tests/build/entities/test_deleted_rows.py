@@ -54,8 +54,8 @@ class Seen:
         by_engine = {"spark": read_snapshot(self._people.lake.spark, NAME, snapshot.snapshot_id).select(*columns).toArrow()}
         sql = f"SELECT {', '.join(columns)} FROM {NAME}"
         by_engine |= {engine.value: ask(self._people.catalog, sql) for engine, ask in IN_PROCESS.items()}
-        for engine, found in by_engine.items():
-            listed = found.to_pylist()
+        for engine, answer in by_engine.items():
+            listed = answer.to_pylist()
             assert len(listed) == rows, engine
             assert {f"{row['source']}:{row['source_id']}": row["entity_id"] for row in listed} == wanted, engine
 
@@ -87,13 +87,13 @@ def test_merge_on_read_until_many_rows_are_deleted(spark: SparkSession, tmp_path
     summary = [rows_after(snapshot) for snapshot in seen.table.snapshots()]
     assert summary == [101]
 
-    found = people.send(*(Record("shop", str(number), email=f"new{number}@b.org", n=2) for number in range(40, 100)))
+    outcome = people.send(*(Record("shop", str(number), email=f"new{number}@b.org", n=2) for number in range(40, 100)))
     assert not first & seen.files(), "many of their rows are deleted: they are rewritten"
     seen.check(rows=101)
     rows = people.all_rows()
     people.build(full_refresh=True)
     assert_same(people.all_rows(), rows)
-    assert clusters(people.index()) == clusters(found)
+    assert clusters(people.index()) == clusters(outcome)
     assert seen.deleted() == []
     seen.check(rows=101)
 

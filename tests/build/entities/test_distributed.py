@@ -114,8 +114,8 @@ def test_components_on_spark_are_those_of_one_process(session: SparkSession, mon
     persisted = session.sparkContext._jsc.getPersistentRDDs().size()
     with Checkpoints() as checkpoints:
         rows = components.connected_components(frame, checkpoints=checkpoints).collect()
-        found = {row[CHILD]: row[PARENT] for row in rows}
-        assert [found.get(node, node) for node in range(nodes)] == wanted
+        parents = {row[CHILD]: row[PARENT] for row in rows}
+        assert [parents.get(node, node) for node in range(nodes)] == wanted
         assert session.sparkContext._jsc.getPersistentRDDs().size() == persisted + 1, "only the last round is kept"
         monkeypatch.setattr(components, "MOST_ROUNDS", 2)
         with pytest.raises(BuildError, match="did not converge in 2 rounds"):
@@ -192,9 +192,9 @@ def resolve_both_ways(session: SparkSession, rows: pl.DataFrame, known: pl.DataF
     ids = None if known is None else to_spark(session, known, KNOWN)
     with Checkpoints() as checkpoints:
         records = checkpoints.keep(number_records(to_spark(session, rows, SCHEMA), ids, SETTINGS))
-        found = resolve_on_spark(records, rules, pairs=pairs_of(records) if alike else None, checkpoints=checkpoints)
-        assert found.largest_entity == largest_entity(wanted)
-        resolved = pl.DataFrame(found.rows.toArrow()).select(wanted.columns).cast(wanted.schema)
+        on_spark = resolve_on_spark(records, rules, pairs=pairs_of(records) if alike else None, checkpoints=checkpoints)
+        assert on_spark.largest_entity == largest_entity(wanted)
+        resolved = pl.DataFrame(on_spark.rows.toArrow()).select(wanted.columns).cast(wanted.schema)
     ours, theirs = (frame.sort(KEYS, nulls_last=True).rows(named=True) for frame in (wanted, resolved))
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
     return wanted

@@ -110,13 +110,13 @@ def test_spark_looks_up_the_records_of_a_change(spark: SparkSession, tmp_path: P
         emails = pl.Series(["ann.3@a.org", "bob.7@b.org", None, "nobody@b.org"])
         some = ours.having("email_normalized", pl.Series([row["email_normalized"] for row in people.index().values()][:20]))
         assert some.height
-        for found, wanted in (
+        for looked_up, wanted in (
             (theirs.having("email_normalized", emails), ours.having("email_normalized", emails)),
             (theirs.with_keys(some.select(table.keys)), ours.with_keys(some.select(table.keys))),
             (theirs.sharing_blocks(some.head(2), table.fuzzy), ours.sharing_blocks(some.head(2), table.fuzzy)),
             (there.complete(some), here.complete(some)),
         ):
-            assert_frame_equal(found, wanted, check_row_order=False)
+            assert_frame_equal(looked_up, wanted, check_row_order=False)
         assert theirs.having("country", pl.Series(["US", "CA"]), most=3).height == 6
         touched = some["entity_id"].unique()
         assert theirs.largest_entity(touched) == ours.largest_entity(touched) > 0

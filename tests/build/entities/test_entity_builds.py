@@ -47,9 +47,9 @@ def test_entity_grows_merges_and_splits(spark: SparkSession, tmp_path: Path) -> 
     assert clusters(index) == {frozenset(["shop:1", "pay:9"]), frozenset(["crm:7"]), frozenset(["pay:x"])}
     assert (index["shop:1"]["entity_id"], index["crm:7"]["entity_id"]) == (shop, crm)
 
-    found = people.all_rows()
+    by_increments = people.all_rows()
     people.build(full_refresh=True)
-    assert_same(people.all_rows(), found)
+    assert_same(people.all_rows(), by_increments)
 
 
 def test_shared_value_is_unused_over_its_limit(spark: SparkSession, tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_crashed_build_recovers(spark: SparkSession, tmp_path: Path, monkeypatch
         with pytest.raises(KilledError):
             people.build("entity_index")
     people.build()
-    found = people.all_rows()
+    recovered = people.all_rows()
     people.build(full_refresh=True)
-    assert_same(people.all_rows(), found)
+    assert_same(people.all_rows(), recovered)
     assert len(clusters(people.index())) == 1
 
 
@@ -151,9 +151,9 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree(
     small = People(tmp_path_factory.mktemp("small"), spark)
     for start in range(0, 30, 10):
         small.send(*records[start : start + 10])
-    found = small.all_rows()
+    by_small_builds = small.all_rows()
     small.build(full_refresh=True)
-    assert_same(small.all_rows(), found)
+    assert_same(small.all_rows(), by_small_builds)
     random.shuffle(records)
     big = People(tmp_path_factory.mktemp("big"), spark)
     big.send(*records)

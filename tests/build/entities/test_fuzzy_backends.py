@@ -112,8 +112,8 @@ def test_duckdb_and_spark_give_the_same_pairs_and_weights(spark: SparkSession) -
     assert on_duckdb.equals(on_spark), "0 pairs differ, and no weight does"
     assert (on_duckdb.height > 1000, on_duckdb[WEIGHT].n_unique() > 50) == (True, True)
     with duckdb_linker(numbered, FUZZY, weights) as (linker, connection):
-        found = linker.inference.predict(threshold_match_weight=FUZZY.at_least, warning_mode="never")
-        unchecked = connection.table(found.physical_name).select(ID_LEFT, ID_RIGHT, "match_weight").pl()
+        predictions = linker.inference.predict(threshold_match_weight=FUZZY.at_least, warning_mode="never")
+        unchecked = connection.table(predictions.physical_name).select(ID_LEFT, ID_RIGHT, "match_weight").pl()
     both = on_duckdb.join(unchecked, left_on=[LEFT, RIGHT], right_on=[ID_LEFT, ID_RIGHT])
     overrated = both.select((pl.col("match_weight") - pl.col(WEIGHT)).alias("by"))
     assert overrated.filter(pl.col("by") < -1e-9).is_empty(), "DuckDB alone never underrates"

@@ -102,9 +102,9 @@ def test_small_builds_a_big_one_and_a_full_refresh_agree_on_what_is_alike(
     small = People(tmp_path_factory.mktemp("small"), spark, TABLES)
     for start in range(0, 36, 12):
         small.send(*records[start : start + 12])
-    found = small.all_rows()
+    by_small_builds = small.all_rows()
     small.build(full_refresh=True)
-    assert_same(small.all_rows(), found)
+    assert_same(small.all_rows(), by_small_builds)
     random.shuffle(records)
     big = People(tmp_path_factory.mktemp("big"), spark, TABLES)
     big.send(*records)
@@ -159,17 +159,17 @@ NAMES = ("Ann Lee", "Bob Stone", "Cleo Okafor", "Dan Silva", "Eva Novak", "Finn 
 def person_records(start: int, count: int) -> list[Record]:
     """Return records of persons that two or three sources know, some with another spelling and another mailbox."""
     random = Random(start)
-    found = []
+    records = []
     for number in range(start, start + count):
         name = f"{random.choice(NAMES)}{number % 7}"
         for source in random.sample(("shop", "pay", "crm"), random.choice((1, 2, 2, 3))):
             spelled = name if random.random() < 0.8 else name.replace("e", "a", 1)
             email = f"{name.split()[0].lower()}.{number}@{random.choice(('a.org', 'b.org'))}"
             phone = f"+1 415 555 {2000 + number}" if random.random() < 0.9 else None
-            found.append(
+            records.append(
                 Record(source, str(number), email=email, phone=phone, name=spelled, country=random.choice(("US", "CA")))
             )
-    return found
+    return records
 
 
 def test_trained_weights_are_kept_until_a_full_refresh(

@@ -77,16 +77,16 @@ class Index:
         touched = pl.DataFrame(list(change), schema=KEYS, orient="row")
         new = _frame({key: value for key, value in change.items() if value is not None})
         index = self.index()
-        found = resolve_change(index, new, index.with_keys(touched), self.rules, largest=self.largest)
-        came = new.drop(*ADDED).join(found.new, on=KEYS)
+        resolved = resolve_change(index, new, index.with_keys(touched), self.rules, largest=self.largest)
+        came = new.drop(*ADDED).join(resolved.new, on=KEYS)
         rest = self.rows.join(touched, on=KEYS, how="anti")
-        stays = rest.join(found.changed, on=KEYS, how="anti")
-        moved = rest.drop(*ADDED).join(found.changed, on=KEYS)
+        stays = rest.join(resolved.changed, on=KEYS, how="anti")
+        moved = rest.drop(*ADDED).join(resolved.changed, on=KEYS)
         self.gone = pl.concat([self.gone, self.rows.join(stays, on=KEYS, how="anti")])
         self.rows = pl.concat([rows.select(*SCHEMA) for rows in (stays, moved, came)])
         self.largest = max(Counter(self.rows[ENTITY_ID]).values(), default=0)
-        assert found.largest_entity == self.largest
-        return found
+        assert resolved.largest_entity == self.largest
+        return resolved
 
     def entities(self) -> dict[Key, str]:
         return {(source, record_id): entity for source, record_id, entity in self.rows.select(*KEYS, ENTITY_ID).iter_rows()}
@@ -107,7 +107,7 @@ def _weight(left: str | None, right: str | None) -> float:
 
 def _score(records: pl.DataFrame) -> pl.DataFrame:
     """Return what Splink would: weights of pairs that share a block, with the first record on the left."""
-    found = []
+    scored = []
     rows = list(records.rows(named=True))
     for place, left in enumerate(rows):
         for right in rows[place + 1 :]:
@@ -116,8 +116,8 @@ def _score(records: pl.DataFrame) -> pl.DataFrame:
             ]
             weight = _weight(left["c0"], right["c0"])
             if any(all(block) for block in blocks) and weight >= FUZZY.at_least:
-                found.append((left[NODE], right[NODE], weight))
-    return pl.DataFrame(found, schema=PAIRS, orient="row")
+                scored.append((left[NODE], right[NODE], weight))
+    return pl.DataFrame(scored, schema=PAIRS, orient="row")
 
 
 FUZZY_RULES = replace(RULES, fuzzy=FUZZY, score=_score)
@@ -171,7 +171,7 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
     index, records = Index(rules), dict[Key, Values]()
     for change in history:
         before = index.entities()
-        found = index.apply(change)
+        resolved = index.apply(change)
         records.update({key: value for key, value in change.items() if value is not None})
         for key in (key for key, value in change.items() if value is None):
             records.pop(key, None)
@@ -194,7 +194,7 @@ def test_changes_one_by_one_end_as_all_at_once(rules: Rules, history: list[dict[
             keys = {key for key, owner in now.items() if owner == entity}
             assert keys & {key for key, owner in before.items() if owner == entity}
         # What the change does not name stays as it is.
-        named = {*change, *found.changed.select(KEYS).iter_rows()}
+        named = {*change, *resolved.changed.select(KEYS).iter_rows()}
         assert {key: entity for key, entity in before.items() if key not in named}.items() <= now.items()
     # A full refresh changes no id.
     again = _resolve_all(index.rows.drop(UNUSED, CONFIDENCE), rules)
@@ -205,11 +205,11 @@ def test_value_that_too_many_share_is_not_used_until_fewer_do() -> None:
     index = Index()
     index.apply({("a", "1"): (1, None, "p"), ("a", "2"): (2, None, "p")})
     assert len(_clusters(index.rows)) == 1
-    found = index.apply({("b", "1"): (3, None, "p")})
+    resolved = index.apply({("b", "1"): (3, None, "p")})
     assert len(_clusters(index.rows)) == 3
-    assert found.changed.height == 2, "all its records are touched once"
-    found = index.apply({("b", "2"): (3, "u", "p")})
-    assert found.changed.is_empty(), "and no longer while it stays so"
+    assert resolved.changed.height == 2, "all its records are touched once"
+    resolved = index.apply({("b", "2"): (3, "u", "p")})
+    assert resolved.changed.is_empty(), "and no longer while it stays so"
     assert index.rows.filter(pl.col(UNUSED).list.contains("phone")).height == 4
     index.apply({("b", "1"): None, ("b", "2"): None})
     assert len(_clusters(index.rows)) == 1
@@ -250,8 +250,8 @@ def test_returning_record_gets_an_unused_id() -> None:
 
 def test_chain_of_any_length_is_one_component() -> None:
     nodes = pl.int_range(10_000, eager=True).shuffle(seed=1)
-    found = connected_components(nodes.head(-1), nodes.tail(-1), nodes=nodes.len() + 1)
-    assert found.to_list() == [0] * nodes.len() + [nodes.len()]
+    components = connected_components(nodes.head(-1), nodes.tail(-1), nodes=nodes.len() + 1)
+    assert components.to_list() == [0] * nodes.len() + [nodes.len()]
 
 
 @pytest.mark.parametrize(
@@ -271,10 +271,10 @@ def test_chain_of_any_length_is_one_component() -> None:
     ],
 )
 def test_addresses_are_normalised(written: str | None, rules: EmailRules, wanted: str | None) -> None:
-    found = normalise(
+    normalised = normalise(
         pl.DataFrame({"email": [written]}, schema={"email": pl.String}), [Match("n", "email", "email", email=rules)]
     )
-    assert found["n"].to_list() == [wanted]
+    assert normalised["n"].to_list() == [wanted]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class PeopleLake:
         table = self.table(f"raw.{stream}")
         planned = read_ledger(table)
         offset = planned.offsets.get(0, 0)
-        made = [
+        landed = [
             {**row, **_coordinates(f"club-{stream}", offset + index), "checkpoint_id": planned.checkpoint_id + 1}
             for index, row in enumerate(rows)
         ]
@@ -153,7 +153,7 @@ class PeopleLake:
             quarantine_files=tuple(bad),
         )
         table = append_checkpoint(
-            self.catalog, table, files=_write(table, f"{table.location()}/output", made), planned=planned, new=new
+            self.catalog, table, files=_write(table, f"{table.location()}/output", landed), planned=planned, new=new
         )
         quarantine = open_quarantine(self.catalog, self.settings)
         flush_quarantine(self.catalog, quarantine, {f"club.{stream}": read_ledger(table)})
@@ -169,8 +169,8 @@ class PeopleLake:
     def leave_stray(self, stream: str, rows: Sequence[Mapping[str, Any]]) -> Path:
         """Write a data file that nothing refers to, like a task of a killed application, and return its path."""
         table = self.table(f"raw.{stream}")
-        made = [{**row, **_coordinates(f"club-{stream}", 0), "checkpoint_id": 99} for row in rows]
-        return Path(_write(table, f"{table.location()}/output", made)[0].file_path.removeprefix("file://"))
+        strays = [{**row, **_coordinates(f"club-{stream}", 0), "checkpoint_id": 99} for row in rows]
+        return Path(_write(table, f"{table.location()}/output", strays)[0].file_path.removeprefix("file://"))
 
     def build(self) -> None:
         for outcome in build(self.lake):
@@ -199,8 +199,8 @@ class PeopleLake:
         return self.catalog.load_table(name)
 
     def rows(self, name: str, *, without: Sequence[str] = ("_build_id", "_state")) -> list[dict[str, Any]]:
-        found = self.table(name).scan().to_arrow().to_pylist()
-        shown_rows = [{key: value for key, value in row.items() if key not in without} for row in found]
+        stored = self.table(name).scan().to_arrow().to_pylist()
+        shown_rows = [{key: value for key, value in row.items() if key not in without} for row in stored]
         return sorted(shown_rows, key=lambda row: json.dumps(row, default=str))
 
     def all_rows(self) -> dict[str, list[dict[str, Any]]]:

@@ -63,8 +63,8 @@ def test_erasure_killed_at_any_step_is_finished(spark: SparkSession, tmp_path: P
     assert torn.all_rows() == whole.all_rows()
     assert torn.refused() == whole.refused()
     for stream in ("club.members", "club.orders", "club.other"):
-        found = sorted(read_erased_offsets(torn.catalog, stream))
-        assert found == sorted(read_erased_offsets(whole.catalog, stream)), "each row is accounted for once"
+        offsets = sorted(read_erased_offsets(torn.catalog, stream))
+        assert offsets == sorted(read_erased_offsets(whole.catalog, stream)), "each row is accounted for once"
     assert raw_counts(torn) == raw_counts(whole)
 
 

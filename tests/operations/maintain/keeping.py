@@ -40,5 +40,7 @@ def thorough(
 def maintain_all(context: MaintenanceContext, spark: SparkSession, pipeline: Pipeline, *names: str) -> dict[str, Maintained]:
     """Return the result for each table of a pipeline, or for the named tables."""
     work = list_work(context.settings, [pipeline])
-    found = [maintain_table(context, spark, owner, target) for owner, target in work if not names or str(target.name) in names]
-    return {str(maintained.name): maintained for maintained in found if maintained}
+    reports = [
+        maintain_table(context, spark, owner, target) for owner, target in work if not names or str(target.name) in names
+    ]
+    return {str(maintained.name): maintained for maintained in reports if maintained}

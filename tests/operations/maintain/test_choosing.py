@@ -13,7 +13,7 @@ TARGET = 1_000
 MOST = 4 * TARGET
 
 files = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 2_000), st.sampled_from([0, 0, 0, 0, 3])), max_size=40).map(
-    lambda found: [FileFacts(f"f{number}", *facts[:1], 10, *facts[1:]) for number, facts in enumerate(found)]
+    lambda facts_of_files: [FileFacts(f"f{number}", *facts[:1], 10, *facts[1:]) for number, facts in enumerate(facts_of_files)]
 )
 
 
@@ -23,12 +23,12 @@ def group_sizes(*sizes: int, deleted: int = 0) -> list[int]:
 
 
 @given(files)
-def test_choose_groups_takes_each_file_at_most_once(found: list[FileFacts]) -> None:
-    groups = choose_groups(found, target_bytes=TARGET, most_bytes=MOST)
+def test_choose_groups_takes_each_file_at_most_once(candidates: list[FileFacts]) -> None:
+    groups = choose_groups(candidates, target_bytes=TARGET, most_bytes=MOST)
     chosen = [file for group in groups for file in group.files]
     assert len(chosen) == len({file.path for file in chosen})
     assert all(file.deleted or file.bytes < TARGET * 0.75 for file in chosen)
-    assert {file.path for file in found if file.deleted} <= {file.path for file in chosen}
+    assert {file.path for file in candidates if file.deleted} <= {file.path for file in chosen}
     assert all(group.bytes <= MOST or len(group.files) == 1 for group in groups)
     for partition in {file.partition for file in chosen}:
         of_it = [file for file in chosen if file.partition == partition]

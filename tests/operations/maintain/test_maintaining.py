@@ -153,9 +153,9 @@ def test_build_is_planned_again_after_a_compaction(
     monkeypatch.setattr(build_module, "commit_small_build", commit_without_java)
     people.send(Record("shop", "2", email="p3@example.com", n=3))
     assert sorted(commits) == ["pond.entity_index"] * 2 + ["pond.staged"] * 2
-    found = people.all_rows()
+    built = people.all_rows()
     people.build(full_refresh=True)
-    assert_same(found, people.all_rows())
+    assert_same(built, people.all_rows())
 
 
 def _rewrite_all(people: People, spark: SparkSession, name: Any) -> None:

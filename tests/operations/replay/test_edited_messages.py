@@ -40,8 +40,8 @@ def test_read_lines_returns_the_bytes_of_unchanged_lines(tmp_path: Path) -> None
     values = [b'{"name": "\xc3\xa9"', b"\xff\x00", b""]
     lines = to_lines(refused(*values))
     assert [sorted(json.loads(line).keys() & {"text", "base64"}) for line in lines] == [["text"], ["base64"], ["text"]]
-    found = read(tmp_path / "refused.jsonl", *lines, "")
-    assert found == {"shelf.things": {(0, index): value for index, value in enumerate(values)}}
+    messages = read(tmp_path / "refused.jsonl", *lines, "")
+    assert messages == {"shelf.things": {(0, index): value for index, value in enumerate(values)}}
 
 
 def test_read_lines_encodes_an_event_in_the_streams_format(tmp_path: Path) -> None:

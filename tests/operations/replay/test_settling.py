@@ -25,7 +25,7 @@ WINDOW = Window(AT, AT + timedelta(hours=2))
 
 def rows(table: Table, *specs: tuple[str, int, int, str]) -> pa.Table:
     """Return rows: stream, offset (and hour), checkpoint, reason."""
-    made = [
+    dicts = [
         {
             "stream": stream,
             "topic": "things",
@@ -38,7 +38,7 @@ def rows(table: Table, *specs: tuple[str, int, int, str]) -> pa.Table:
         }
         for stream, offset, checkpoint, reason in specs
     ]
-    return pa.Table.from_pylist(made, schema=schema_to_pyarrow(table.schema()))
+    return pa.Table.from_pylist(dicts, schema=schema_to_pyarrow(table.schema()))
 
 
 def held(table: Table) -> Sequence[tuple[str, int, str]]:
@@ -82,7 +82,7 @@ def test_maintenance_keeps_the_files_of_a_pending_settlement(tmp_path: Path) -> 
         catalog, TableName("raw", "a"), columns=QUARANTINE_COLUMNS, location=location, properties={KEY: entry.to_json()}
     )
     (target,) = (shared for shared in shared_targets(settings) if shared.name == QUARANTINE)
-    found = preview_table(MaintenanceContext(settings, catalog), None, target)
-    assert found is not None
-    assert {uri for uri in found.orphans.gone if uri.endswith(".parquet")} == set(nameless)
+    preview = preview_table(MaintenanceContext(settings, catalog), None, target)
+    assert preview is not None
+    assert {uri for uri in preview.orphans.gone if uri.endswith(".parquet")} == set(nameless)
     assert held(flush_replayed(catalog, open_quarantine(catalog, settings), "a", entry)) == [("a", 0, "new")]

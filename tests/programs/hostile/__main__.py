@@ -70,19 +70,19 @@ class Result:
 
     def failures(self) -> list[str]:
         """Return what is not as it should be."""
-        found = []
+        sentences = []
         for phase, (codes, _) in self.phases.items():
-            found += [f"{phase}: {count} x {code}" for code, count in codes.items() if code >= 500]
+            sentences += [f"{phase}: {count} x {code}" for code, count in codes.items() if code >= 500]
         wrong = {code: count for code, count in self.probe.codes.items() if code != 200}
         if wrong:
-            found.append(f"the well-behaved client heard {wrong}")
+            sentences.append(f"the well-behaved client heard {wrong}")
         if max(self.probe.seconds) > SLOWEST_SECONDS:
-            found.append(f"the well-behaved client waited for {max(self.probe.seconds):.1f} s")
+            sentences.append(f"the well-behaved client waited for {max(self.probe.seconds):.1f} s")
         if self.after > self.before * MOST_GROWTH:
-            found.append(f"memory grew from {self.before / 1e6:.0f} to {self.after / 1e6:.0f} MB")
+            sentences.append(f"memory grew from {self.before / 1e6:.0f} to {self.after / 1e6:.0f} MB")
         if self.log_bytes > MOST_LOG_BYTES:
-            found.append(f"the log has {self.log_bytes:,} bytes")
-        return found
+            sentences.append(f"the log has {self.log_bytes:,} bytes")
+        return sentences
 
 
 @contextmanager
@@ -167,9 +167,9 @@ def main(requests: int, seed: int) -> int:
             for surface in SURFACES:
                 result = attack_surface(surface, Path(name) / surface.name, dsn=dsn, requests=requests, seed=seed)
                 show(result)
-                found = result.failures()
-                failures += [f"{surface.name}: {problem}" for problem in found]
-                if found:
+                sentences = result.failures()
+                failures += [f"{surface.name}: {problem}" for problem in sentences]
+                if sentences:
                     print(result.log_end)
         finally:
             stop_postgres(settings)
