@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from headrace.cli.shared import AsJson, PipelineName, load, out, quiet, say, settings_here
+from headrace.plurals import count_of
 
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]
 
@@ -64,7 +65,7 @@ def replay(
     request = ReplayRequest(window, quarantined, table, reason, read_edited(loaded, from_file) if from_file else None)
     tell, board = (quiet if as_json else say), lines(say)
     if export:
-        tell(f"Wrote {export_refused(settings, loaded, request, export):,} messages to {export}")
+        tell(f"Wrote {count_of(export_refused(settings, loaded, request, export), 'message')} to {export}")
         return
     published = (lambda done: None) if as_json else board.published
     publishes = nullcontext() if dry_run else publishing(settings, loaded, report=tell, published=published)
