@@ -35,6 +35,9 @@ streams:
     table: raw.orders
     partitions: 0                  # ! "partitions" must be from
     epoch_unit: weeks              # ! invalid value "weeks" for "epoch_unit"
+    retention: 0 days              # ! "retention" must be longer than 0
+    delete_retention: a while      # ! "a while" is not a duration
+    cleanup_policy: remove         # ! invalid value "remove" for "cleanup_policy"
     colour: red                    # ! unknown key "colour"
   payments:
     topic: payments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import BoundedSemaphore
 
 from confluent_kafka.admin import AdminClient
@@ -16,7 +17,7 @@ from headrace.iceberg.ledgers.landing import read_ledger
 from headrace.kafka.client import KafkaServers
 from headrace.kafka.messages import Message, read_from, read_last
 from headrace.kafka.schemas import Registry
-from headrace.kafka.topics import admin_client, list_bounds, list_partitions
+from headrace.kafka.topics import admin_client, list_bounds, list_configs, list_partitions
 from headrace.printable import printable
 from headrace.servers.kafka import find_servers
 from headrace.servers.registry import find_registry
@@ -31,7 +32,7 @@ from headrace.serving.web.topics import (
     Wanted,
 )
 from headrace.settings import Settings
-from headrace.spec.model.pipeline import Pipeline, Stream
+from headrace.spec.model.pipeline import Pipeline, Stream, configs_of
 from headrace.spec.problems import suggest
 
 _INTERNAL = "__"
@@ -68,7 +69,8 @@ class TopicService:
     def all(self) -> tuple[TopicStatus, ...]:
         bounds = self._known_bounds()
         names = sorted({topic for topic, _ in bounds if not topic.startswith(_INTERNAL)})
-        return tuple(self._status(name, bounds) for name in names)
+        differences = self._differences(names)
+        return tuple(replace(self._status(name, bounds), differences=differences.get(name, ())) for name in names)
 
     def one(self, name: str) -> TopicStatus:
         bounds = self._known_bounds()
@@ -78,7 +80,7 @@ class TopicService:
                 suggest(name, known, plural="Topics") if len(known) <= _MOST_SUGGESTED else "List the topics: headrace topics"
             )
             raise NotFoundError(f'topic not found: "{printable(name)}"', next_step=step)
-        return self._status(name, bounds)
+        return replace(self._status(name, bounds), differences=self._differences([name]).get(name, ()))
 
     def schemas(self, name: str) -> ShownSchemas:
         self.one(name)
@@ -142,6 +144,22 @@ class TopicService:
             for partition, (low, high) in own.items()
         )
         return TopicStatus(name, tuple(partitions), tuple(readers))
+
+    def _differences(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Return for each topic a sentence about each setting whose value is not what a stream declares."""
+        wanted = {topic: config for topic, config in configs_of(stream for _, stream in self._streams).items() if config}
+        declared = [name for name in names if name in wanted]
+        servers = find_servers(self._settings) if declared else None
+        if servers is None:
+            return {}
+        return {
+            topic: tuple(
+                f"{name} is {present.get(name, 'unknown')}, and pipeline.yml says {value}"
+                for name, value in wanted[topic].items()
+                if present.get(name) != value
+            )
+            for topic, present in list_configs(admin_client(servers), declared).items()
+        }
 
     def _find_registry(self) -> Registry | None:
         """Return the client of the registry's current address, which caches schemas."""

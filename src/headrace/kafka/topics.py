@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewPartitions, NewTopic, OffsetSpec
@@ -41,14 +42,24 @@ def admin_client(servers: KafkaServers) -> AdminClient:
     return AdminClient(servers.client(socket_timeout_ms=10_000))
 
 
-def ensure_topics(admin: AdminClient, topics: Mapping[str, int], *, grow: bool = False) -> None:
-    """Create the missing topics with these numbers of partitions. Idempotent by topic.
+def ensure_topics(
+    admin: AdminClient,
+    topics: Mapping[str, int],
+    *,
+    configs: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    grow: bool = False,
+) -> None:
+    """Create the missing topics with these numbers of partitions and settings. Idempotent by topic.
 
     With `grow`, existing topics get additional partitions up to that number; otherwise they are unchanged. Partitions are never
     removed.
     """
     present = list_partitions(admin)
-    missing = [NewTopic(topic, num_partitions=count) for topic, count in topics.items() if topic not in present]
+    missing = [
+        NewTopic(topic, num_partitions=count, config=configs.get(topic, {}))
+        for topic, count in topics.items()
+        if topic not in present
+    ]
     if missing:
         _wait_for_changes(admin.create_topics(missing, operation_timeout=_TIMEOUT_SECONDS), KafkaError.TOPIC_ALREADY_EXISTS)
         present = _wait_for(admin, dict.fromkeys(topics, 1))
@@ -176,17 +187,29 @@ def list_offsets_at(
     return {key: None if offset < 0 else offset for key, offset in offsets.items()}
 
 
-def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
-    """Return the retention of each existing topic in milliseconds; None for unlimited, or compaction without deletion."""
-    wanted = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
-    retention: dict[str, int | None] = {}
-    for resource, future in admin.describe_configs(list(wanted.values())).items():
+def list_configs(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the settings of each existing topic, by Kafka's names."""
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+    configs: dict[str, dict[str, str]] = {}
+    for resource, future in (admin.describe_configs(resources) if resources else {}).items():
         try:
             values = future.result(_TIMEOUT_SECONDS)
-        except KafkaException:
-            continue  # the topic does not exist
-        milliseconds = int(values["retention.ms"].value)
-        retention[resource.name] = milliseconds if milliseconds >= 0 and "delete" in values["cleanup.policy"].value else None
+        except KafkaException as error:
+            if error.args[0].code() in _NO_TOPIC:
+                continue
+            raise _unavailable(error, f"topic {resource.name}") from error
+        except NoAnswerError as error:
+            raise _unavailable(error, f"topic {resource.name}") from error
+        configs[resource.name] = {name: entry.value for name, entry in values.items()}
+    return configs
+
+
+def list_retention(admin: AdminClient, topics: Iterable[str]) -> dict[str, int | None]:
+    """Return the retention of each existing topic in milliseconds; None for unlimited, or compaction without deletion."""
+    retention: dict[str, int | None] = {}
+    for topic, config in list_configs(admin, topics).items():
+        milliseconds = int(config["retention.ms"])
+        retention[topic] = milliseconds if milliseconds >= 0 and "delete" in config["cleanup.policy"] else None
     return retention
 
 

@@ -45,7 +45,7 @@ from headrace.landing.task_errors import explain_failure
 from headrace.landing.topic_choice import ReplacedTopic
 from headrace.landing.watched_topics import WatchedTopics
 from headrace.settings import Settings
-from headrace.spec.model.pipeline import Pipeline
+from headrace.spec.model.pipeline import Pipeline, configs_of
 from headrace.spec.model.types import Column
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class Lander:
         self._storage = Storage.of(catalog.properties)
         self._find_registry = find_registry
         check_outputs(pipeline, settings)
-        ensure_topics(admin, {stream.topic: stream.partitions for stream in pipeline.streams})
+        ensure_topics(
+            admin, {stream.topic: stream.partitions for stream in pipeline.streams}, configs=configs_of(pipeline.streams)
+        )
         self._failures = StreamFailures(settings, pipeline.name)
         self.streams, self._unopened = open_streams(settings, pipeline, catalog=catalog, failures=self._failures)
         self._commits = StreamCommits(settings, pipeline.name, self.streams, catalog=catalog, failures=self._failures)

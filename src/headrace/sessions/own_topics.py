@@ -12,19 +12,20 @@ from headrace.servers.embedded import Report
 from headrace.servers.kafka import find_servers
 from headrace.settings import Settings
 from headrace.spec import list_pipelines, load_pipeline
-from headrace.spec.model.pipeline import Stream
+from headrace.spec.model.pipeline import Stream, configs_of
 
 
 def make_topics(settings: Settings, servers: KafkaServers, streams: Iterable[Stream]) -> None:
-    """Create the missing topics of streams.
+    """Create the missing topics of streams, with the settings that these declare.
 
     On the embedded broker, a topic with fewer partitions than its stream declares gets more, for example after a producer's
     first message created it. Topics of your own Kafka are not changed: more partitions would move its keys.
     """
+    streams = tuple(streams)
     wanted: dict[str, int] = {}
     for stream in streams:
         wanted[stream.topic] = max(stream.partitions, wanted.get(stream.topic, 0))
-    ensure_topics(admin_client(servers), wanted, grow=own_servers(settings) is None)
+    ensure_topics(admin_client(servers), wanted, configs=configs_of(streams), grow=own_servers(settings) is None)
 
 
 def make_topics_here(settings: Settings, *, environ: Mapping[str, str], folder: Path, report: Report) -> None:

@@ -47,6 +47,8 @@ def show_topics(console: Console, topics: Sequence[TopicStatus], *, as_json: boo
             "\n".join(reader.format for reader in status.readers),
         )
     console.print(table)
+    for status in topics:
+        _show_differences(console, status)
 
 
 def show_topic(
@@ -87,6 +89,14 @@ def _show_partitions(console: Console, topic: TopicStatus) -> None:
         _print(console, f"{reader.label} lands it in {reader.table}, as {reader.format}")
     if not topic.readers:
         _print(console, "no pipeline here lands it")
+    _show_differences(console, topic)
+
+
+def _show_differences(console: Console, topic: TopicStatus) -> None:
+    for difference in topic.differences:
+        _print(console, f"topic {topic.name}: {difference}", style="yellow")
+    if topic.differences:
+        _print(console, "Headrace sets these only when it creates a topic. Change the topic in Kafka, or pipeline.yml.")
 
 
 def _show_message(console: Console, message: ShownMessage) -> None:
@@ -134,6 +144,7 @@ def _topic(status: TopicStatus) -> dict[str, object]:
         "name": status.name,
         "messages": status.messages,
         "lag": status.lag,
+        "differences": list(status.differences),
         "readers": [vars(reader) for reader in status.readers],
         "partitions": [
             {"partition": partition.partition, "low": partition.low, "high": partition.high, "lags": dict(partition.lags)}

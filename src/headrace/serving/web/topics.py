@@ -35,11 +35,12 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """A topic, its partitions and the streams that land it."""
+    """A topic, its partitions and the streams that land it. `differences` are settings that streams declare otherwise."""
 
     name: str
     partitions: tuple[PartitionStatus, ...]
     readers: tuple[TopicReader, ...]
+    differences: tuple[str, ...] = ()
 
     @property
     def messages(self) -> int:

@@ -33,6 +33,12 @@ STREAM_KEYS: Mapping[str, Key] = {
     "format": Key("`json`, `avro` or `debezium`", "required"),
     "schema": Key("columns as DDL in a `.sql` file, or an `.avsc`; `avro` and `debezium` need an `.avsc`", "required"),
     "partitions": Key("partitions of a topic that Headrace creates, up to 10,000", "`1`"),
+    "retention": Key("how long Kafka keeps messages of a topic that Headrace creates: `7 days`, or `forever`", "the broker's"),
+    "cleanup_policy": Key(
+        "of a topic that Headrace creates: `delete`, `compact`, which keeps each key's newest message, or `compact,delete`",
+        "the broker's",
+    ),
+    "delete_retention": Key("how long a compacted topic keeps the deletion of a key: `1 day`", "the broker's"),
     "framing": Key(
         "of `format: avro`: `auto`, `confluent` or `none`: [Framed messages](avro.md#framed-messages)",
         "`auto`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import get_args
 
@@ -14,12 +15,24 @@ from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, read_tab
 from headrace.spec.loading.partitioning import read_partitioning
 from headrace.spec.model.columns import COORDINATES, name_problem
 from headrace.spec.model.envelopes import PARTS, all_optional, envelope_problem
-from headrace.spec.model.pipeline import EpochUnit, EventTime, Format, Framing, Stream, TableName, Transform
+from headrace.spec.model.pipeline import (
+    CleanupPolicy,
+    EpochUnit,
+    EventTime,
+    Format,
+    Framing,
+    Stream,
+    TableName,
+    TopicSettings,
+    Transform,
+)
 from headrace.spec.model.types import Column, ColumnType, Primitive
 from headrace.spec.problems import Problems
 
 FORMATS: tuple[Format, ...] = get_args(Format)
+CLEANUP_POLICIES: tuple[CleanupPolicy, ...] = get_args(CleanupPolicy)
 FRAMINGS: tuple[Framing, ...] = get_args(Framing)
+_FOREVER = "forever"
 EPOCH_UNITS: tuple[EpochUnit, ...] = get_args(EpochUnit)
 WHOLE_NUMBERS = (Primitive("int"), Primitive("long"))
 MAX_PARTITIONS = 10_000
@@ -45,6 +58,16 @@ class StreamReader:
 
     def topic(self) -> str:
         return read_topic(self.section.need("topic", example=f"{self.section.value.key}-input"))
+
+    def retention(self, key: str) -> float | None:
+        value = self.section.find(key)
+        if value is None:
+            return None
+        return inf if value.is_text() and value.text() == _FOREVER else self.interval(value)
+
+    def cleanup_policy(self) -> CleanupPolicy | None:
+        value = self.section.find("cleanup_policy")
+        return value.choice(CLEANUP_POLICIES) if value else None
 
     def table(self) -> TableName:
         return read_table_name(self.section.need("table", example=f"raw.{self.section.value.key}"))
@@ -176,6 +199,9 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         return None
     reader, attempt = StreamReader(section, files, problems), problems.attempt
     topic = attempt(reader.topic)
+    retention = attempt(reader.retention, "retention")
+    cleanup_policy = attempt(reader.cleanup_policy)
+    delete_retention = attempt(reader.retention, "delete_retention")
     partitions = attempt(reader.number, "partitions", default=1, at_most=MAX_PARTITIONS)
     max_record_bytes = attempt(reader.number, "max_record_bytes", default=Stream.max_record_bytes, at_most=MAX_RECORD_BYTES)
     message_format = attempt(reader.format)
@@ -217,6 +243,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         generator=generator.path,
         every_seconds=generator.every_seconds,
         through=generator.through,
+        topic_settings=TopicSettings(retention, cleanup_policy, delete_retention),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isinf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.spec.model.layers import LayerTable
 
 CaptureFormat = Literal["avro", "json"]
+CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 EpochUnit = Literal["s", "ms", "us"]
 Format = Literal["json", "avro", "debezium"]
 Framing = Literal["auto", "confluent", "none"]
@@ -84,6 +86,29 @@ class EventTime:
 
 
 @dataclass(frozen=True)
+class TopicSettings:
+    """What Kafka keeps of a topic that Headrace creates. None is the broker's default; an infinite retention keeps all."""
+
+    retention_seconds: float | None = None
+    cleanup_policy: CleanupPolicy | None = None
+    delete_retention_seconds: float | None = None
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The settings by Kafka's names."""
+        values = {
+            "retention.ms": _milliseconds(self.retention_seconds),
+            "cleanup.policy": self.cleanup_policy,
+            "delete.retention.ms": _milliseconds(self.delete_retention_seconds),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _milliseconds(seconds: float | None) -> str | None:
+    return None if seconds is None else "-1" if isinf(seconds) else str(round(seconds * 1_000))
+
+
+@dataclass(frozen=True)
 class Stream:
     """A topic and the raw table that it lands in.
 
@@ -111,11 +136,20 @@ class Stream:
     generator: Path | None = None
     every_seconds: float = 0.1
     through: str | None = None
+    topic_settings: TopicSettings = TopicSettings()
 
     @property
     def may_need_registry(self) -> bool:
         """Whether messages may refer to a schema in the registry."""
         return self.format == "debezium" or (self.format == "avro" and self.framing != "none")
+
+
+def configs_of(streams: Iterable[Stream]) -> dict[str, dict[str, str]]:
+    """Return the settings of each topic that streams declare, by Kafka's names."""
+    configs: dict[str, dict[str, str]] = {}
+    for stream in streams:
+        configs.setdefault(stream.topic, {}).update(stream.topic_settings.config)
+    return configs
 
 
 @dataclass(frozen=True)
