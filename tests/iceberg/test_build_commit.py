@@ -56,13 +56,20 @@ def java_files(session: SparkSession, *numbers: int) -> FileChanges:
 
 
 def at_the_last_moment(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
-    """Run a concurrent commit right before Java's commit."""
+    """Run a concurrent commit right before Java's commit, and again if it fails: the build's commit is then retried, too."""
     prepare = build_commit._drop_old_snapshots
+    pending = [meanwhile]
 
     def prepare_late(*arguments: Any) -> None:
         prepare(*arguments)
-        monkeypatch.setattr(build_commit, "_drop_old_snapshots", prepare)
-        meanwhile()
+        if not pending:
+            return
+        commit_meanwhile = pending.pop()
+        try:
+            commit_meanwhile()
+        except Exception:
+            pending.append(commit_meanwhile)
+            raise
 
     monkeypatch.setattr(build_commit, "_drop_old_snapshots", prepare_late)
 
