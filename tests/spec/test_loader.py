@@ -156,6 +156,12 @@ def test_unknown_pipeline_error_lists_the_known_ones(pipeline: Path, tmp_path: P
     names = ", ".join(listed.name for listed in list_pipelines(tmp_path))
     assert caught.value.next_step == f"Pipelines are: {names}. Or create it: headrace new zzz"
     with pytest.raises(SpecError) as caught:
+        load_pipeline("linage", environ={}, folder=tmp_path / "elsewhere")
+    assert caught.value.next_step == (
+        'Did you mean "lineage"? Or create it: headrace new linage. '
+        "Your own pipelines are looked up in ./pipelines of the working folder, which does not exist"
+    )
+    with pytest.raises(SpecError) as caught:
         load_pipeline("./elsewhere", environ={}, folder=tmp_path)
     assert str(caught.value) == (
         "elsewhere: not found: pipeline.yml\nPass the folder of a pipeline, or create one: headrace new <name>"

@@ -59,6 +59,8 @@ def find_pipeline(name_or_path: str, *, folder: Path, to_copy: bool = False) -> 
         )
     hint = suggest(name_or_path, [pipeline.name for pipeline in pipelines], plural="Pipelines")
     more = "" if to_copy else f" Or create it: headrace new {name_or_path}"
+    if not to_copy and not (absolute(folder) / OWN).is_dir():
+        more += f". Your own pipelines are looked up in ./{OWN} of the working folder, which does not exist"
     raise SpecError(f'not found: pipeline "{name_or_path}"', where="--from" if to_copy else "", next_step=f"{hint}{more}")
 
 
