@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +18,11 @@ from headrace.errors import (
     LandingError,
     MissingLibraryError,
     NotFoundError,
+    QueryError,
     SettingsError,
     SpecError,
 )
+from tests.serving.shop_lake import ShopLake
 from tests.support.lake import Lake
 from tests.support.orders import FILES, order, send_orders, write_shop
 from tests.support.spark import use_spark
@@ -86,6 +90,9 @@ def test_table_is_read_by_every_library(lake: Lake, open_shop: OpenShop) -> None
     assert revenue.to_polars().collect()["revenue"].sum() == total
     assert revenue.to_duckdb().sum("revenue").fetchone() == (total,)
     assert sum(row.revenue for row in revenue.to_spark().collect()) == total
+    snapshot = revenue.iceberg.current_snapshot()
+    assert snapshot is not None
+    assert sum(row.revenue for row in project.table("shop.revenue", at=snapshot.snapshot_id).to_spark().collect()) == total
     joined = revenue.to_duckdb().set_alias("r").join(project.table("shop.orders").to_duckdb().set_alias("o"), "r.day = o.day")
     assert joined.to_arrow_table().num_rows == 2, "relations of a project share a connection"
     assert revenue.iceberg.metadata.format_version == 2
@@ -134,6 +141,29 @@ def test_open_refuses_folders_that_are_no_project(tmp_path: Path) -> None:
         headrace.open(write_shop(tmp_path), environ={})
     with pytest.raises(SettingsError, match="not found: folder"):
         headrace.open(tmp_path / "nowhere", environ={})
+
+
+def test_project_reads_tables_as_of_a_moment(tmp_path: Path) -> None:
+    lake = ShopLake(tmp_path)
+    lake.watch.close()
+    lake.land(["a"])
+    first = lake.catalog.load_table("raw.charges").current_snapshot()
+    assert first is not None
+    time.sleep(0.002)  # the next snapshot has a later time
+    lake.land(["b"])
+    moment = datetime.fromtimestamp(first.timestamp_ms / 1000, timezone.utc)
+    with headrace.open(tmp_path, environ={}) as project:
+        for at, ids in ((moment, ["a"]), (first.snapshot_id, ["a"]), (moment.isoformat(), ["a"]), (None, ["a", "b"])):
+            assert project.query("SELECT id FROM raw.charges ORDER BY id", at=at).to_arrow()["id"].to_pylist() == ids
+            table = project.table("raw.charges", at=at)
+            assert table.count() == len(ids)
+            assert sorted(table.to_arrow()["id"].to_pylist()) == ids
+            assert sorted(table.to_polars().collect()["id"].to_list()) == ids
+            assert sorted(table.to_duckdb().to_arrow_table()["id"].to_pylist()) == ids
+        with pytest.raises(QueryError, match=r"raw\.charges did not exist at 1970-01-01"):
+            project.table("raw.charges", at="1970-01-01")
+        with pytest.raises(BadQueryError, match="neither a time nor a snapshot id"):
+            project.query("SELECT 1", at="noon")
 
 
 def test_project_without_a_lake_names_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

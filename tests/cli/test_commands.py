@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from headrace.iceberg.snapshots.moments import show_time
 from headrace.settings import SETTING_SPECS
 from headrace.spec import list_pipelines
 from headrace.spec.loading.folders import BUILT_IN
@@ -241,6 +243,28 @@ def test_query_suggests_similar_names(here: Here, tmp_path: Path) -> None:
         )
     _, output = here("query", "SELECT coutry FROM raw.charges")
     assert 'query:1:8: referenced column "coutry" not found in FROM clause\nSimilar names are: country, ' in output
+
+
+def test_query_reads_tables_as_of_a_moment(here: Here, tmp_path: Path) -> None:
+    shop = ShopLake(tmp_path)
+    shop.watch.close()
+    shop.land(["a"])
+    first = shop.catalog.load_table("raw.charges").current_snapshot()
+    assert first is not None
+    time.sleep(0.002)  # the next snapshot has a later time
+    shop.land(["b"])
+    sql = "SELECT count(*) AS n FROM raw.charges"
+    for when, count in ((show_time(first.timestamp_ms), 1), (str(first.snapshot_id), 1), ("2999-01-01", 2)):
+        for engine in ("duckdb", "polars"):
+            code, output = here("query", sql, "--json", "--engine", engine, "--at", when)
+            assert (code, json.loads(output)) == (0, [{"n": count}])
+    since = show_time(first.timestamp_ms)
+    assert here("query", sql, "--at", "1999-12-31") == (
+        1,
+        f"--at: raw.charges did not exist at 1999-12-31T00:00:00.000Z: its first snapshot is of {since}\n"
+        f"Read it as of {since} or later.\n",
+    )
+    assert here("query", sql, "--at", "noon")[0] == 2
 
 
 @pytest.mark.parametrize(

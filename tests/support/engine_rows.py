@@ -6,10 +6,10 @@ What they should see is the truth less that; so an engine that learns it makes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from headrace.iceberg.catalog.spark import open_spark_catalog, spark_name
 from headrace.iceberg.catalog.tables import count_rows, list_tables
 from headrace.iceberg.files.spark_files import load_java_table
+from headrace.iceberg.snapshots.moments import Moment
 from headrace.serving.sql.engines import clickhouse, polars, pyiceberg, trino
 from headrace.serving.sql.engines.names import DIALECTS, Engine
 from headrace.serving.sql.hidden_columns import split_columns
@@ -35,11 +36,17 @@ Seen = tuple[dict[str, str], list[str]]
 """A table's columns with their types, and its rows in an order of their own."""
 
 
-IN_PROCESS: Mapping[Engine, Callable[[Catalog, str], pa.Table]] = {
+class Ask(Protocol):
+    """Return what an engine answers to a query, of tables as they are or as of a moment."""
+
+    def __call__(self, catalog: Catalog, sql: str, *, at: Moment | None = None) -> pa.Table: ...
+
+
+IN_PROCESS: Mapping[Engine, Ask] = {
     Engine.duckdb: run_query,
     Engine.pyiceberg: pyiceberg.ask,
-    Engine.polars: lambda catalog, sql: polars.ask(catalog, _question(catalog, sql, Engine.polars)),
-    Engine.clickhouse: lambda catalog, sql: clickhouse.ask(catalog, _question(catalog, sql, Engine.clickhouse)),
+    Engine.polars: lambda catalog, sql, *, at=None: polars.ask(catalog, ask_of(catalog, sql, Engine.polars, at=at)),
+    Engine.clickhouse: lambda catalog, sql, *, at=None: clickhouse.ask(catalog, ask_of(catalog, sql, Engine.clickhouse, at=at)),
 }
 """The engines that need nothing but this process."""
 
@@ -54,7 +61,7 @@ def check_engines(catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
 
 def check_trino(url: str, catalog: Catalog, truth: Mapping[str, pa.Table]) -> None:
     """Hold what the Trino at this address reads of these tables against the truth."""
-    asked = {name: _question(catalog, f"SELECT * FROM {name}", Engine.trino) for name in truth}
+    asked = {name: ask_of(catalog, f"SELECT * FROM {name}", Engine.trino) for name in truth}
     check_same(Engine.trino, truth, {name: trino.ask(question, url=url) for name, question in asked.items()})
 
 
@@ -105,8 +112,9 @@ def see(engine: Engine, table: pa.Table) -> Seen:
     return types, sorted(map(repr, zip(*columns, strict=True)))
 
 
-def _question(catalog: Catalog, sql: str, engine: Engine) -> Question:
-    return split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
+def ask_of(catalog: Catalog, sql: str, engine: Engine, *, at: Moment | None = None) -> Question:
+    """Return the question of a query for an engine, of tables as they are or as of a moment."""
+    return split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog, at)
 
 
 def _type_of(engine: Engine, kind: pa.DataType) -> str:

@@ -20,6 +20,8 @@ from headrace.spec.loading.folders import FILE as PIPELINE_FILE
 from headrace.spec.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import duckdb
     from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
@@ -168,15 +170,18 @@ class Project:
         loaded = [self.pipeline(name) for name in pipelines or self.pipelines]
         return read_now(self._settings, loaded, report=self._display.report)
 
-    def query(self, sql: str, *, engine: EngineName = "duckdb") -> Rows:
+    def query(self, sql: str, *, engine: EngineName = "duckdb", at: str | datetime | int | None = None) -> Rows:
         """Return the rows of one SELECT in the engine's SQL, with table names as `namespace.table`.
+
+        Tables are read as they are, or as of `at`: a time (in UTC without an offset) at which every table is read, or the id
+        of a snapshot of the query's only table.
 
         Raises a QueryError for a query that is not allowed or fails.
         """
         from headrace.app.querying import query
         from headrace.serving.sql.engines.names import Engine
 
-        return Rows(query(self._settings, sql, engine=Engine(engine), report=self._display.report))
+        return Rows(query(self._settings, sql, engine=Engine(engine), at=at, report=self._display.report))
 
     def tables(self) -> tuple[str, ...]:
         """Return the names of all tables of the lake."""
@@ -184,11 +189,14 @@ class Project:
 
         return list_tables(self.catalog)
 
-    def table(self, name: str) -> Table:
-        """Return a table of the lake. Raises a NotFoundError if it does not exist."""
+    def table(self, name: str, *, at: str | datetime | int | None = None) -> Table:
+        """Return a table of the lake, as it is or as of `at`: a time (in UTC without an offset) or a snapshot id.
+
+        Raises a NotFoundError if it does not exist, and a QueryError if it has no snapshot at that moment.
+        """
         from headrace.api.tables import find_table
 
-        return find_table(self, name)
+        return find_table(self, name, at)
 
     @cached_property
     def spark(self) -> SparkSession:

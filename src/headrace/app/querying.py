@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pyarrow as pa
 
 from headrace.iceberg.catalog.tables import find_catalog, list_tables
+from headrace.iceberg.snapshots.moments import parse_moment
 from headrace.servers.embedded import Report
 from headrace.serving.sql.engines.names import DIALECTS, Engine
 from headrace.serving.sql.hidden_columns import split_columns
@@ -13,19 +16,23 @@ from headrace.serving.sql.question import read_question
 from headrace.settings import Settings
 
 
-def query(settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, report: Report) -> pa.Table:
+def query(
+    settings: Settings, sql: str, *, engine: Engine = Engine.duckdb, at: str | datetime | int | None = None, report: Report
+) -> pa.Table:
     """Return the result of one SELECT in the engine's SQL dialect; table names are the same in every engine.
 
+    Tables are read as they are, or as of `at`: a time, or the id of a snapshot of the query's only table.
     Raises a QueryError for a query that is not allowed, before it starts anything.
     """
+    moment = None if at is None else parse_moment(at)
     catalog = find_catalog(settings)
     if engine == Engine.duckdb:
-        return run_query(catalog, sql)
+        return run_query(catalog, sql, at=moment)
     if engine == Engine.pyiceberg:
         from headrace.serving.sql.engines import pyiceberg
 
-        return pyiceberg.ask(catalog, sql)
-    question = split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog)
+        return pyiceberg.ask(catalog, sql, at=moment)
+    question = split_columns(read_question(sql, dialect=DIALECTS[engine], known=list_tables(catalog)), catalog, moment)
     if engine == Engine.spark:
         from headrace.serving.sql.engines import spark
         from headrace.sessions.shared_spark import spark_session

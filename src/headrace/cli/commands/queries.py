@@ -19,6 +19,10 @@ def query(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV")] = False,
     engine: Annotated[Engine, typer.Option(help="the query engine; each has its own SQL dialect")] = Engine.duckdb,
+    at: Annotated[
+        Optional[str],
+        typer.Option("--at", metavar="WHEN", help="read tables as of a time (UTC without offset) or a snapshot id"),
+    ] = None,
 ) -> None:
     """Query the lake with SQL, on any of six engines.
 
@@ -28,7 +32,7 @@ def query(
     from headrace.cli.render.results import show_rows
 
     with project_here(report=quiet if as_json or as_csv else say) as project:
-        show_rows(out, project.query(sql, engine=engine.value).to_arrow(), as_json=as_json, as_csv=as_csv)
+        show_rows(out, project.query(sql, engine=engine.value, at=at).to_arrow(), as_json=as_json, as_csv=as_csv)
 
 
 def serve(

@@ -51,11 +51,16 @@ class SplitColumns:
 
 @dataclass(frozen=True)
 class Question:
-    """The text of one SELECT, and its mentions of tables. `columns` has the tables with hidden columns."""
+    """The text of one SELECT, and its mentions of tables.
+
+    `columns` has the tables of which a query reads listed columns: those with hidden ones, and all tables as of a moment.
+    `snapshots` has the ids of the snapshots to read; it is empty for a query of the tables as they are.
+    """
 
     sql: str
     mentions: tuple[Mention, ...]
     columns: Mapping[str, SplitColumns] = field(default_factory=dict)
+    snapshots: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tables(self) -> tuple[str, ...]:

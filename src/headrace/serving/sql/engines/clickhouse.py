@@ -19,7 +19,6 @@ from pyiceberg.table import Table
 
 from headrace.errors import QueryError
 from headrace.iceberg.files.storage import Storage, local_path
-from headrace.iceberg.schema.added_columns import hidden_columns, shown_columns
 from headrace.serving.sql.engines.clickhouse_tables import store_settings, table_engine
 from headrace.serving.sql.engines.failures import query_error, storage_error
 from headrace.serving.sql.question import Question
@@ -31,8 +30,9 @@ _SETTINGS: Mapping[str, str] = {
     "session_timezone": "'UTC'",
     "output_format_arrow_string_as_string": "0",  # a String may hold any bytes
 }
-_STORED = "tables with hidden columns"
-"""The database of tables that queries read through a view. The blanks keep it distinct from every namespace."""
+_STORED = "tables behind views"
+"""The database of tables that queries read through a view, because they have hidden columns or are read as of a snapshot. The
+blanks keep it distinct from every namespace."""
 _AWAY = "(S3_ERROR)"
 _CODE = re.compile(r"^Code: \d+\. DB::\w+: ")
 _KIND = re.compile(r"\.? \([A-Z_]+\)\s*$")
@@ -47,7 +47,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     with TemporaryDirectory() as empty, _inside(folder or Path(empty)), _connect(storage) as connection:
         try:
             for name, table in tables.items():
-                _make_table(connection, name, table, table_engine(table.metadata_location, storage))
+                _make_table(connection, name, question, table_engine(table.metadata_location, storage))
             answer = connection.query(question.rename(lambda mention: _quote(mention.table)), "ArrowStream").bytes()
         except RuntimeError as error:  # chdb raises it for every error
             message = storage.without_secrets(str(error))
@@ -94,17 +94,19 @@ def _common_folder(tables: Iterable[Table]) -> Path | None:
     return Path(os.path.commonpath(folders)) if folders else None
 
 
-def _make_table(connection: Connection, name: str, table: Table, engine: str) -> None:
-    """Create a table of the lake; with hidden columns, a view of its visible columns."""
-    is_view = bool(hidden_columns(table))
+def _make_table(connection: Connection, name: str, question: Question, engine: str) -> None:
+    """Create a table of the lake; with hidden columns or as of a snapshot, a view of its visible columns."""
+    columns, snapshot = question.columns.get(name), question.snapshots.get(name)
+    is_view = columns is not None
     stored = f"{_STORED}.{name.replace('.', '/')}" if is_view else name
     for table_name in dict.fromkeys((name, stored)):
         database, _, _ = _quote(table_name).rpartition(".`")
         connection.query(f"CREATE DATABASE IF NOT EXISTS {database}")
     connection.query(f"CREATE TABLE {_quote(stored)} ENGINE = {engine}")
-    if is_view:
-        shown = ", ".join(map(_quote_column, shown_columns(table)))
-        connection.query(f"CREATE VIEW {_quote(name)} AS SELECT {shown} FROM {_quote(stored)}")
+    if columns:
+        shown = ", ".join(map(_quote_column, columns.shown))
+        version = "" if snapshot is None else f" SETTINGS iceberg_snapshot_id = {snapshot:d}"  # of this view only
+        connection.query(f"CREATE VIEW {_quote(name)} AS SELECT {shown} FROM {_quote(stored)}{version}")
 
 
 def _quote_column(name: str) -> str:

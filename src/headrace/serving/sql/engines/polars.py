@@ -14,6 +14,7 @@ from headrace.errors import QueryError
 from headrace.iceberg.files.storage import Storage
 from headrace.iceberg.rows.duck import quote_name
 from headrace.iceberg.schema.added_columns import hidden_columns
+from headrace.iceberg.snapshots.as_of import as_of
 from headrace.serving.sql.engines.failures import query_error, storage_error
 from headrace.serving.sql.question import Mention, Question
 
@@ -22,7 +23,7 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
     """Return the result of one SELECT in Polars's SQL."""
     _check_aliases(question)
     store = dict(Storage.of(catalog.properties).options)
-    frames = {name: scan_table(catalog.load_table(name), store) for name in question.tables}
+    frames = {name: scan_table(catalog.load_table(name), store, question.snapshots.get(name)) for name in question.tables}
     try:
         return pl.SQLContext(frames).execute(question.rename(_name), eager=True).to_arrow()
     except PolarsError as error:
@@ -31,9 +32,10 @@ def ask(catalog: Catalog, question: Question) -> pa.Table:
         raise storage_error("Polars", str(error)) from error
 
 
-def scan_table(table: Table, store: dict[str, str]) -> pl.LazyFrame:
-    """Return a table's rows without its hidden columns."""
-    rows, hidden = pl.scan_iceberg(table, storage_options=store), hidden_columns(table)
+def scan_table(table: Table, store: dict[str, str], snapshot_id: int | None = None) -> pl.LazyFrame:
+    """Return the rows of a table, or of one of its snapshots, without its hidden columns."""
+    rows = pl.scan_iceberg(table, snapshot_id=snapshot_id, storage_options=store)
+    hidden = hidden_columns(as_of(table, snapshot_id))
     return rows.drop(hidden) if hidden else rows
 
 

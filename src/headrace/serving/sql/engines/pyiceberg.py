@@ -9,13 +9,14 @@ from pyiceberg.table import Table
 
 from headrace.iceberg.rows.duck import quote_name
 from headrace.iceberg.schema.added_columns import shown_columns
+from headrace.iceberg.snapshots.moments import Moment
 from headrace.serving.sql.engines.failures import storage_error
 from headrace.serving.sql.query import run_query
 
 
-def ask(catalog: Catalog, sql: str) -> pa.Table:
+def ask(catalog: Catalog, sql: str, *, at: Moment | None = None) -> pa.Table:
     """Return the result of one SELECT in DuckDB's SQL."""
-    return run_query(catalog, sql, read=_scan)
+    return run_query(catalog, sql, at=at, read=_scan)
 
 
 def _scan(connection: duckdb.DuckDBPyConnection, table: Table) -> str:

@@ -40,7 +40,7 @@ def ask(question: Question, *, url: str) -> pa.Table:
     check_client()
     from trino.exceptions import TrinoQueryError
 
-    rewritten = list_columns(question, name=lambda mention: _quote(mention.table), quote=_quote_column).rstrip().rstrip(";")
+    rewritten = rewrite(question).rstrip().rstrip(";")
 
     def has_no_nodes(error: Exception) -> bool:
         """Return whether Trino has just started, and has not registered itself as a node yet."""
@@ -53,6 +53,11 @@ def ask(question: Question, *, url: str) -> pa.Table:
     values: list[list[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
     arrays = [make_column(column["typeSignature"], cells) for column, cells in zip(columns, values, strict=True)]
     return drop_hidden(pa.table(arrays, names=[column["name"] for column in columns]), question)
+
+
+def rewrite(question: Question) -> str:
+    """Return the query with the names, visible columns and snapshots of tables in Trino's SQL."""
+    return list_columns(question, name=lambda mention: _quote(mention.table), quote=_quote_column, version="FOR VERSION AS OF")
 
 
 def _query(sql: str, *, url: str) -> TrinoQuery:

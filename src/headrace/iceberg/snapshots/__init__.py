@@ -1,0 +1,1 @@
+"""The history of a table: its snapshots, and the table as of one of them."""
