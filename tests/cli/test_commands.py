@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.iceberg.snapshots.moments import show_time
+from headrace.iceberg.snapshots.moments import Instant, parse_moment, show_time
 from headrace.settings import SETTING_SPECS
 from headrace.spec import list_pipelines
 from headrace.spec.loading.folders import BUILT_IN
@@ -224,6 +224,18 @@ def test_query_explains_what_is_wrong(here: Here, sql: str, says: str) -> None:
     assert len(output.splitlines()) == 2, "what and where, then what to do"
     for leaked in ("Traceback", "root:", "sqlglot", " Error: ", "LINE "):
         assert leaked not in output
+
+
+def test_status_shows_how_far_back_tables_can_be_read(here: Here, tmp_path: Path) -> None:
+    shop = ShopLake(tmp_path)
+    shop.watch.close()
+    shop.land(["a"])
+    shop.land(["b"])
+    (stream,) = json.loads(here("status", "shop", "--json")[1])["streams"]
+    first = shop.catalog.load_table("raw.charges").metadata.snapshots[0]
+    assert parse_moment(stream["readable_since"]) == Instant(first.timestamp_ms)
+    assert stream["snapshots"] == 2
+    assert "readable since" in here("status", "shop", "--verbose")[1]
 
 
 def test_query_that_fails_on_a_value_exits_with_1(here: Here) -> None:

@@ -113,6 +113,8 @@ def test_status_reports_the_phases_of_the_last_build(
     assert (latest.rows_in, latest.rows_out) == (2, 1), "an older event changes nothing"
     assert latest.index_bytes, "its rows were looked up by their keys"
     assert latest.cached_row_bytes
+    assert latest.snapshots == 2
+    assert latest.readable_since is not None
     print_status(latest)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.loading.schedule_arguments import without_schedule
 from headrace.spec.model.layers import LayerTable
 from tests.support.folders import write_files
 
@@ -89,5 +89,5 @@ def test_invalid_target_lag_has_its_line(tmp_path: Path, written: str, file: str
 )
 def test_without_target_lag_removes_the_argument(with_lag: str, without: str) -> None:
     body = '\ndef rows(events):\n    """target_lag"""\n    return events\n'
-    assert without_target_lag(with_lag + body) == without + body
-    assert without_target_lag(without + body) == without + body
+    assert without_schedule(with_lag + body) == without + body
+    assert without_schedule(without + body) == without + body

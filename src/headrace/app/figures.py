@@ -20,6 +20,7 @@ from headrace.iceberg.ledgers import landing as ledger
 from headrace.iceberg.ledgers.build import BuildLedger
 from headrace.iceberg.metadata.quarantine import QUARANTINE, count_quarantined
 from headrace.iceberg.rows.row_store_size import StoredSize, stored_sizes
+from headrace.iceberg.snapshots.history import oldest_snapshot
 from headrace.kafka.topics import admin_client, list_bounds, list_partitions
 from headrace.landing.extra_counts import count_extras
 from headrace.servers.kafka import find_servers
@@ -133,6 +134,8 @@ def list_layer_tables(
                 rows_out=entry.rows_written if entry.build_id else None,
                 index_bytes=stored.indexes if row_cache else None,
                 cached_row_bytes=stored.rows if row_cache else None,
+                readable_since=_readable_since(known[table.table]),
+                snapshots=_count_snapshots(known[table.table]),
             )
         )
     return tuple(statuses)
@@ -169,6 +172,8 @@ def _stream_status(
         batch_seconds=entry.seconds or None,
         extras=count_extras(table),
         gaps=entry.gaps,
+        readable_since=_readable_since(table),
+        snapshots=_count_snapshots(table),
     )
 
 
@@ -182,6 +187,15 @@ def _watermark(table: LayerTable, entry: BuildLedger) -> datetime | None:
     if table.watermark is None or entry.event_time_us is None:
         return None
     return datetime.fromtimestamp(entry.event_time_us / 1_000_000 - table.watermark.seconds, timezone.utc)
+
+
+def _readable_since(table: Table | None) -> datetime | None:
+    oldest = oldest_snapshot(table) if table else None
+    return datetime.fromtimestamp(oldest.timestamp_ms / 1000, timezone.utc) if oldest else None
+
+
+def _count_snapshots(table: Table | None) -> int:
+    return len(table.metadata.snapshots) if table else 0
 
 
 def _age(moment: datetime | None, now: datetime) -> float | None:

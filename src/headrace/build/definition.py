@@ -19,7 +19,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any
 
 from headrace.build.entities.levels import CHANCE, LEVELS
-from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.loading.schedule_arguments import without_schedule
 from headrace.spec.model.fuzzy import Fuzzy
 from headrace.spec.model.layers import LayerTable, Query, Staged
 from headrace.spec.model.matching import Match
@@ -87,7 +87,7 @@ class TableDefinition:
 
     One of `query`, `python` (the text of the file) and `stage` is set. `expect` are the expectations that reject rows: the
     condition and the action. SQL formatting and comments are not part of it, nor are settings that change no row: `about`,
-    `partition_by`, `constant`, `watermark`, `largest_entity`.
+    `partition_by`, `constant`, `watermark`, `largest_entity`, `target_lag`, `snapshots_for`.
     """
 
     kind: str
@@ -141,7 +141,7 @@ def definition_of(table: LayerTable) -> TableDefinition:
     return TableDefinition(
         kind=table.kind,
         query=without_comments(table.source.text) if isinstance(table.source, Query) and not table.staged else None,
-        python=None if is_query else without_target_lag(table.path.read_text(encoding="utf-8")),
+        python=None if is_query else without_schedule(table.path.read_text(encoding="utf-8")),
         stage=None if table.staged is None else _stage(table.staged),
         keys=table.keys,
         sequence_by=table.sequence_by,

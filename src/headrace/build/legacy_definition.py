@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from headrace.build.entities.levels import CHANCE, LEVELS
-from headrace.spec.loading.lag_argument import without_target_lag
+from headrace.spec.loading.schedule_arguments import without_schedule
 from headrace.spec.model.layers import LayerTable, Query
 from headrace.spec.sql.sql_text import without_comments
 
@@ -20,7 +20,7 @@ def legacy_digest(table: LayerTable) -> str:
     source = (
         without_comments(written.text)
         if isinstance(written, Query)
-        else without_target_lag(table.path.read_text(encoding="utf-8"))
+        else without_schedule(table.path.read_text(encoding="utf-8"))
     )
     if table.staged:
         source = table.staged.definition  # not its query, which grows with the captured table

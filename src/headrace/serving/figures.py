@@ -25,7 +25,7 @@ class StreamStatus:
     `lag` and `messages`, the number of messages in the topic, are None if Kafka does not run. `quarantined` is the number of
     messages in the quarantine now. `extras` counts rows per field that the schema does not name. `rate` is rows per second
     over the last minute, `freshness_seconds` the time since the last commit, and `batch_seconds` the duration of that
-    checkpoint.
+    checkpoint. `readable_since` is the time of the table's oldest snapshot, and `snapshots` their number.
     """
 
     label: str
@@ -42,6 +42,8 @@ class StreamStatus:
     batch_seconds: float | None
     extras: Mapping[str, int]
     gaps: tuple[tuple[int, int, int], ...]
+    readable_since: datetime | None = None
+    snapshots: int = 0
 
     @property
     def state(self) -> State:
@@ -63,7 +65,8 @@ class TableStatus:
     Of a table of entities, `largest_entity` is the number of records of its largest entity, `largest_expected` the number above
     which a build warns, and `weights` are the trained weights. `phases` are the seconds of the last build; builds of 0.1
     recorded none. The query of the last build computed `rows_in`, of which `rows_out` were added or changed. `index_bytes` and
-    `cached_row_bytes` are the sizes of the file indexes and cached rows on this machine's disk.
+    `cached_row_bytes` are the sizes of the file indexes and cached rows on this machine's disk. `readable_since` is the time of
+    the oldest snapshot, and `snapshots` their number.
     """
 
     table: str
@@ -89,6 +92,8 @@ class TableStatus:
     rows_out: int | None = None
     index_bytes: int | None = None
     cached_row_bytes: int | None = None
+    readable_since: datetime | None = None
+    snapshots: int = 0
 
     @property
     def bad_rows(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.iceberg.catalog.tables import open_catalog
 from headrace.iceberg.maintenance.orphans import Grace
-from headrace.operations.maintain.maintaining import Maintained, MaintenanceContext, list_work, maintain_table
+from headrace.operations.maintain.maintaining import Maintained, MaintenanceContext, Target, list_work, maintain_table
 from headrace.settings import Settings
 from headrace.spec import Pipeline
 from headrace.spec.model.pipeline import TableName
@@ -25,8 +25,7 @@ class ThoroughKeeper(MaintenanceContext):
     def grace(self) -> Grace:
         return Grace(0.0, time.time())
 
-    @property
-    def expire_before_ms(self) -> int:
+    def expire_before_ms(self, target: Target) -> int:
         return time.time_ns() // 1_000_000
 
 

@@ -37,7 +37,7 @@ def show_status(
 ) -> None:
     """Print the figures. `broken` are the pipelines that can't be loaded, each with its error.
 
-    With `verbose`, another table shows the phases of each table's last build.
+    With `verbose`, more tables show the phases of each table's last build, and how far back each table can be read.
     """
     streams = [stream for pipeline in pipelines for stream in pipeline.streams]
     tables = [table for pipeline in pipelines for table in pipeline.tables]
@@ -68,6 +68,8 @@ def show_status(
         _show_layer_tables(console, tables)
     if tables and verbose:
         _show_builds(console, tables)
+    if verbose:
+        _show_histories(console, [*streams, *tables])
     published = [table for pipeline in pipelines for table in pipeline.published]
     if published:
         _show_published(console, published)
@@ -184,6 +186,13 @@ def _show_builds(console: Console, tables: Sequence[TableStatus]) -> None:
             "" if size is None else f"{size / 1_000_000:,.1f} MB" for size in (status.index_bytes, status.cached_row_bytes)
         )
         table.add_row(status.table, *map(_milliseconds, seconds), *rows, *sizes)
+    console.print(table)
+
+
+def _show_histories(console: Console, statuses: Sequence[StreamStatus | TableStatus]) -> None:
+    table = _table("history of", "readable since", "snapshots", numbers=("snapshots",))
+    for status in statuses:
+        table.add_row(status.table, _moment(status.readable_since), f"{status.snapshots:,}")
     console.print(table)
 
 

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from headrace.iceberg.commits.build_attempt import compacted_error, find_build
 from headrace.iceberg.commits.commit import commit_once
-from headrace.iceberg.commits.history import RECENT, DatedSnapshot, snapshots_to_drop
+from headrace.iceberg.commits.history import RECENT, DatedSnapshot, retention_of, snapshots_to_drop
 from headrace.iceberg.commits.java_errors import is_validation_error
 from headrace.iceberg.deletes.deleted_rows import deletes_of_one_file
 from headrace.iceberg.files.spark_files import JavaObject, commit_as_planned, load_java_table
@@ -151,7 +151,13 @@ def _drop_old_snapshots(transaction: JavaObject, table: JavaObject, readers: Col
         for snapshot in (snapshots.get(index) for index in range(snapshots.size()))
     ]
     protected = {int(ref.snapshotId()) for ref in table.refs().values()}
-    dropped = snapshots_to_drop(dated, protected=protected, readers=readers, now_ms=time.time_ns() // 1_000_000)
+    dropped = snapshots_to_drop(
+        dated,
+        protected=protected,
+        readers=readers,
+        now_ms=time.time_ns() // 1_000_000,
+        snapshots_for_ms=retention_of(table.properties()),
+    )
     if dropped:
         expire = transaction.expireSnapshots().cleanExpiredFiles(False)
         for snapshot_id in dropped:

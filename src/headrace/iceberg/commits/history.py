@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,10 @@ RECENT = 50
 _AT_ONCE = 50
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
-_RETAINED = ((_HOUR_MS, 24), (_DAY_MS, 30))
+_HOURS = 24
+_DAYS = 30
+SNAPSHOTS_FOR = "headrace.snapshots-for-ms"
+"""The table property with `snapshots_for` of the table's file, for the commits that thin its history."""
 _READ_MS = 7 * _DAY_MS
 """How long a snapshot is retained for a reader: as long as maintenance retains snapshots by default."""
 
@@ -31,20 +34,31 @@ class DatedSnapshot:
     timestamp_ms: int
 
 
+def retention_of(properties: Mapping[str, str]) -> int:
+    """Return for how many milliseconds a table declares that its snapshots stay; 0 if it does not."""
+    return int(properties.get(SNAPSHOTS_FOR) or 0)  # a Java map has None for a missing key
+
+
 def snapshots_to_drop(
-    snapshots: Sequence[Dated], *, protected: Collection[int], readers: Collection[int] = (), now_ms: int
+    snapshots: Sequence[Dated],
+    *,
+    protected: Collection[int],
+    readers: Collection[int] = (),
+    now_ms: int,
+    snapshots_for_ms: int = 0,
 ) -> list[int]:
     """Return the ids of snapshots to remove from the history.
 
-    Retained are the newest 50, for a day the last of every hour, for a month the last of every day, the `protected` ones
-    (branches and tags), and for a week the `readers`: snapshots that downstream tables have read up to. Nothing is removed
-    until 50 snapshots can be: most commits do nothing.
+    Retained are the newest 50, for a day the last of every hour, for a month or `snapshots_for_ms`, if that is longer, the last
+    of every day, the `protected` ones (branches and tags), and for a week the `readers`: snapshots that downstream tables have
+    read up to. Nothing is removed until 50 snapshots can be: most commits do nothing.
     """
     if len(snapshots) < RECENT + _AT_ONCE:
         return []
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.timestamp_ms)
     retained = set(protected)
-    for width, count in _RETAINED:
+    days = max(_DAYS, -(-snapshots_for_ms // _DAY_MS))
+    for width, count in ((_HOUR_MS, _HOURS), (_DAY_MS, days)):
         last = {snapshot.timestamp_ms // width: snapshot.snapshot_id for snapshot in ordered}
         retained |= {snapshot_id for at, snapshot_id in last.items() if at > now_ms // width - count}
     read = [snapshot for snapshot in ordered if snapshot.snapshot_id in readers]

@@ -10,7 +10,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 
-from headrace.iceberg.commits.history import snapshots_to_drop
+from headrace.iceberg.commits.history import retention_of, snapshots_to_drop
 from headrace.iceberg.pyiceberg_private.metadata_files import delete_old_metadata
 
 
@@ -30,7 +30,13 @@ class TableTransaction(Transaction):
         table, updates = self._table, self._updates
         protected = {ref.snapshot_id for ref in table.metadata.refs.values()}
         now_ms = time.time_ns() // 1_000_000
-        dropped = snapshots_to_drop(table.metadata.snapshots, protected=protected, readers=readers, now_ms=now_ms)
+        dropped = snapshots_to_drop(
+            table.metadata.snapshots,
+            protected=protected,
+            readers=readers,
+            now_ms=now_ms,
+            snapshots_for_ms=retention_of(table.properties),
+        )
         if dropped:
             updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=dropped))  # type: ignore[call-arg]
         same_table = AssertTableUUID(uuid=table.metadata.table_uuid)

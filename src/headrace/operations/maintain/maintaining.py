@@ -43,6 +43,7 @@ from headrace.iceberg.maintenance.expire import expire_snapshots, snapshots_of, 
 from headrace.iceberg.maintenance.groups import Group, choose_groups, list_files
 from headrace.iceberg.maintenance.manifests import has_many_manifests, rewrite_manifests
 from headrace.iceberg.maintenance.orphans import Grace, Orphans, find_orphans, remove_orphans
+from headrace.iceberg.maintenance.retention import record_retention
 from headrace.iceberg.maintenance.size import TableSize, read_size
 from headrace.iceberg.metadata.erasures import ERASURES
 from headrace.iceberg.metadata.quarantine import QUARANTINE
@@ -78,7 +79,8 @@ _SHARED: dict[TableName, tuple[str, ...]] = {
 class Target:
     """A table to maintain: its folders, and its sort columns unless it declares an order itself.
 
-    `stream` is the stream that lands in it; `removed_of` is the table whose removed rows it has.
+    `stream` is the stream that lands in it; `removed_of` is the table whose removed rows it has. Its snapshots stay for
+    `snapshots_for` seconds, or as long as the settings say.
     """
 
     name: TableName
@@ -86,6 +88,7 @@ class Target:
     order: tuple[str, ...] = ()
     stream: Stream | None = None
     removed_of: TableName | None = None
+    snapshots_for: float | None = None
 
 
 Work = tuple[Optional[Pipeline], Target]
@@ -139,11 +142,11 @@ class MaintenanceContext:
     def grace(self) -> Grace:
         return Grace(self.settings.maintain_grace_minutes * 60.0, time.time())
 
-    @property
-    def expire_before_ms(self) -> int:
-        """The time before which snapshots expire: at least the grace period ago, for readers that have just started."""
-        retention_ms = max(self.settings.maintain_keep_days * _DAY_MS, self.settings.maintain_grace_minutes * _MINUTE_MS)
-        return time.time_ns() // 1_000_000 - retention_ms
+    def expire_before_ms(self, target: Target) -> int:
+        """Return the time before which snapshots expire: at least the grace period ago, for readers that have just started."""
+        declared = target.snapshots_for
+        kept_ms = self.settings.maintain_keep_days * _DAY_MS if declared is None else int(declared * 1000)
+        return time.time_ns() // 1_000_000 - max(kept_ms, self.settings.maintain_grace_minutes * _MINUTE_MS)
 
     def groups(self, table: Table) -> tuple[Group, ...]:
         most = self.most_bytes or _TARGETS_AT_ONCE * self.target_bytes
@@ -158,9 +161,10 @@ def targets_of(settings: Settings, pipeline: Pipeline) -> tuple[Target, ...]:
     for stream in pipeline.streams:
         times = [partition.column for partition in stream.partition_by]
         order = tuple(dict.fromkeys((*times, "kafka_topic", "kafka_partition", "kafka_offset")))
-        targets.append(Target(stream.table, folders[stream.table], order, stream=stream))
+        targets.append(Target(stream.table, folders[stream.table], order, stream, snapshots_for=stream.snapshots_for))
     for table in pipeline.tables:
-        targets.append(Target(table.table, folders[table.table], tuple(dict.fromkeys((*table.keys, *table.sequence_by)))))
+        order = tuple(dict.fromkeys((*table.keys, *table.sequence_by)))
+        targets.append(Target(table.table, folders[table.table], order, snapshots_for=table.snapshots_for))
     for table in pipeline.tables:
         removed = removed_name(table.table)
         targets.append(Target(removed, folders[removed], (GENERATION, BUILD_ID), removed_of=table.table))
@@ -232,7 +236,7 @@ def preview_table(context: MaintenanceContext, pipeline: Pipeline | None, target
     if table is None:
         return None
     protected = {*snapshots_of(table), *_readers(context, pipeline, target)}
-    expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=context.expire_before_ms)
+    expired = snapshots_to_expire(table.metadata.snapshots, protected=protected, before_ms=context.expire_before_ms(target))
     named = _named_files(context, target)
     logged = _logged_elsewhere(context, target)
     orphans, _ = find_orphans(
@@ -266,7 +270,8 @@ def maintain_table(
         with context.turn(target.removed_of or target.name):
             rewrite_manifests(spark, target.name)
     readers = _readers(context, pipeline, target)
-    expire_snapshots(context.catalog, target.name, readers=readers, before_ms=context.expire_before_ms)
+    record_retention(context.catalog, target.name, target.snapshots_for)
+    expire_snapshots(context.catalog, target.name, readers=readers, before_ms=context.expire_before_ms(target))
     named = _named_files(context, target)
     logged = _logged_elsewhere(context, target)
     orphans = remove_orphans(

@@ -56,6 +56,11 @@ STREAM_KEYS: Mapping[str, Key] = {
     "max_record_bytes": Key("larger messages go to the quarantine", "`4194304`"),
     "output": Key("where data files go", "in the warehouse"),
     "commit_log": Key("where the commit log goes", "in the warehouse"),
+    "snapshots_for": Key(
+        "how long the raw table's snapshots stay, such as `30 days`: "
+        "[Read tables as they were](../how-to/time-travel.md#how-far-back)",
+        "`maintain.keep_days`",
+    ),
     "generator": Key(
         "a file, or `{file: …, every: 500ms, through: /log}`. `through` sends events to a receiver of the pipeline "
         "instead of the topic",
@@ -110,6 +115,10 @@ TABLE_KEYS: Mapping[str, Key] = {
     "target_lag": Key(
         "how old a change may be before `headrace run` builds it, such as `1 minute`: "
         "[How fresh a table is](#how-fresh-a-table-is)"
+    ),
+    "snapshots_for": Key(
+        "how long snapshots stay, such as `30 days`, and so how far back `--at` reads. Default: `maintain.keep_days`. "
+        "[Read tables as they were](../how-to/time-travel.md#how-far-back)"
     ),
     "match": Key("of entities: the values by which records belong together: [Entities](#entities)"),
     "oldest_by": Key("of entities: the column that says which record is the oldest. Default: `sequence_by`"),

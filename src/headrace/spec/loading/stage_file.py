@@ -25,7 +25,7 @@ from headrace.spec.sql.stage_query import READABLE, UNREADABLE, source_columns, 
 STAGE = "stage"
 """The layer of stage tables."""
 
-SETTINGS = ("about", "partition_by", "target_lag", "expect")
+SETTINGS = ("about", "partition_by", "target_lag", "snapshots_for", "expect")
 KEYS = ("source", "event_date", "columns", "other_columns", *SETTINGS)
 OTHERS = ("include", "leave_out")
 UNITS: tuple[Unit, ...] = get_args(Unit)

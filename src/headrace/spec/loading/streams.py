@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from headrace.spec.loading.document import Section, Value
-from headrace.spec.loading.durations import read_seconds
+from headrace.spec.loading.durations import read_retention, read_seconds
 from headrace.spec.loading.files import Files, Schema
 from headrace.spec.loading.keys import STREAM_KEYS
 from headrace.spec.loading.names import IDENTIFIER_RULE, is_identifier, read_table_name, read_topic
@@ -172,6 +172,10 @@ class StreamReader:
             None if through is None else through.text(example="/log"),
         )
 
+    def snapshots_for(self) -> float | None:
+        value = self.section.find("snapshots_for")
+        return None if value is None else read_retention(value)
+
     def interval(self, value: Value) -> float:
         seconds = read_seconds(value, example="500ms")
         if seconds == 0:
@@ -212,6 +216,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
     output = attempt(reader.location, "output")
     commit_log = attempt(reader.location, "commit_log")
     generator = attempt(reader.generator, message_format, framing)
+    snapshots_for = attempt(reader.snapshots_for)
     if schema is None:
         attempt(reader.event_time, None)
         return None
@@ -244,6 +249,7 @@ def read_stream(value: Value, *, files: Files, problems: Problems) -> Stream | N
         every_seconds=generator.every_seconds,
         through=generator.through,
         topic_settings=TopicSettings(retention, cleanup_policy, delete_retention),
+        snapshots_for=snapshots_for,
     )
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 from headrace.errors import SpecError
 from headrace.spec.loading.document import Section, Value
-from headrace.spec.loading.durations import read_seconds
+from headrace.spec.loading.durations import read_retention, read_seconds
 from headrace.spec.loading.keys import TABLE_KEYS
 from headrace.spec.loading.names import parse_table_name, read_table_name
 from headrace.spec.loading.partitioning import read_transforms
@@ -55,6 +55,7 @@ def read_settings(value: Value, *, macros: Macros, problems: Problems) -> TableS
         window=attempt(reader.window),
         watermark=attempt(reader.watermark),
         target_lag=attempt(reader.target_lag),
+        snapshots_for=attempt(reader.snapshots_for),
         matches=attempt(reader.matches) or (),
         oldest_by=attempt(reader.text, "oldest_by"),
         fuzzy=attempt(reader.fuzzy),
@@ -184,6 +185,10 @@ class _SettingsReader:
     def target_lag(self) -> float | None:
         value = self.section.find("target_lag")
         return None if value is None else read_seconds(value, example="1 minute")
+
+    def snapshots_for(self) -> float | None:
+        value = self.section.find("snapshots_for")
+        return None if value is None else read_retention(value)
 
     def matches(self) -> tuple[Match, ...]:
         value = self.section.find("match")

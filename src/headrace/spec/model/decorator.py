@@ -35,6 +35,7 @@ def table(
     window: Mapping[str, str | Sequence[str]] = ...,
     watermark: Mapping[str, str] = ...,
     target_lag: str = ...,
+    snapshots_for: str = ...,
     expect: Mapping[str, str | Mapping[str, str]] = ...,
 ) -> Callable[[F], F]: ...
 

@@ -141,6 +141,7 @@ class TableSettings:
     `apply_as_truncates` deletes all rows before it. `unchanged` is the column that lists the columns whose value an event did
     not contain. Rows later than `watermark` are counted as late, and still applied. `target_lag` is how many seconds a live run
     may wait before it builds a change, so that more changes share a build; without one, it builds as soon as possible.
+    Snapshots stay for `snapshots_for` seconds; without it, for as long as the settings of maintenance say.
     `matches` are the values that records of one entity share, `oldest_by` orders the records of an entity, and `fuzzy` also
     joins similar records. A build warns about an entity with more than `largest_entity` records. `lines` are the line numbers
     of the settings.
@@ -163,6 +164,7 @@ class TableSettings:
     window: Window | None = None
     watermark: Watermark | None = None
     target_lag: float | None = None
+    snapshots_for: float | None = None
     matches: tuple[Match, ...] = ()
     oldest_by: str | None = None
     fuzzy: Fuzzy | None = None

@@ -116,7 +116,8 @@ class Stream:
     in the warehouse. `avro_schema` is the text of the .avsc if the format is Avro or Debezium. Debezium's messages bring their
     own schemas, so `columns` are the minimum that the table has. `framing` says whether Avro messages start with the id of
     their schema in a registry. `every_seconds` is the interval of its generator, unless a command overrides it. `through` is
-    the path of the receiver that the generator sends events to; None means the topic itself.
+    the path of the receiver that the generator sends events to; None means the topic itself. The raw table's snapshots stay for
+    `snapshots_for` seconds; None means for as long as the settings of maintenance say.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Stream:
     every_seconds: float = 0.1
     through: str | None = None
     topic_settings: TopicSettings = TopicSettings()
+    snapshots_for: float | None = None
 
     @property
     def may_need_registry(self) -> bool:
