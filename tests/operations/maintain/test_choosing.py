@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.iceberg.catalog.tables import find_catalog
 from headrace.iceberg.commits.history import DatedSnapshot
 from headrace.iceberg.maintenance.expire import snapshots_to_expire
 from headrace.iceberg.maintenance.groups import FEWEST_FILES, FileFacts, choose_groups
+from headrace.operations.maintain.maintaining import MaintenanceContext, Target
+from headrace.settings import load_settings
+from headrace.spec import TableName
 
 TARGET = 1_000
 MOST = 4 * TARGET
@@ -47,3 +55,16 @@ def test_snapshots_to_expire_never_has_protected_or_young_snapshots(ages: list[i
     snapshots = [DatedSnapshot(number, age) for number, age in enumerate(ages)]
     dropped = set(snapshots_to_expire(snapshots, protected=protected, before_ms=before))
     assert dropped == {snapshot.snapshot_id for snapshot in snapshots if snapshot.timestamp_ms < before} - protected
+
+
+def test_snapshots_for_replaces_the_default_retention(tmp_path: Path) -> None:
+    settings = load_settings(flags={}, environ={}, folder=tmp_path)
+    context, name = MaintenanceContext(settings, find_catalog(settings)), TableName("raw", "events")
+
+    def days(snapshots_for: float | None) -> float:
+        before_ms = context.expire_before_ms(Target(name, (), snapshots_for=snapshots_for))
+        return (time.time_ns() / 1_000_000 - before_ms) / 86_400_000
+
+    assert days(None) == pytest.approx(settings.maintain_keep_days, abs=0.01)
+    assert days(90 * 86_400.0) == pytest.approx(90, abs=0.01)
+    assert days(60.0) == pytest.approx(settings.maintain_grace_minutes / 1_440, abs=0.01), "readers that have just started"
