@@ -63,7 +63,7 @@ class Shop:
             path.write_text(text, encoding="utf-8")
         self.settings: Settings = load_settings(flags={}, environ={}, folder=folder)
         self.pipeline: Pipeline = load_pipeline("shop", environ={}, folder=folder)
-        monkeypatch.setattr(lander_module, "ensure_topics", lambda admin, topics: None)
+        monkeypatch.setattr(lander_module, "ensure_topics", lambda admin, topics, configs: None)
         monkeypatch.setattr(lander_module, "WatchedTopics", lambda *arguments: self.topics)
 
         def run(lander: Lander, spark: object, active: list[LandingStream], ranges: list[Range]) -> dict[str, Any]:
