@@ -65,6 +65,16 @@ def test_rows_that_fail_now_are_counted_in_the_table_and_not_in_builds(tmp_path:
     assert reports["the price is known"].failing == 0
 
 
+def test_sample_says_whether_it_is_of_an_earlier_build(tmp_path: Path, here: Here) -> None:
+    prices = fill(tmp_path)
+    failed = [CheckedExpectation("the price is positive", "quarantine", 4, 2, '{"id":"x"}')]
+    failed.append(CheckedExpectation("the price is known", "quarantine", 4, 2, '{"id":"y"}'))
+    record_results(prices.catalog, prices.settings, "shop", [CheckedBuild(NAME, 1, True, tuple(failed), 1)])
+    _, output = here("quality", "shop")
+    assert 'shop.prices: a row that failed "the price is positive" in an earlier build\n  {"id":"x"}' in output
+    assert 'shop.prices: a row that failed "the price is known"\n  {"id":"y"}' in output
+
+
 def test_refused_build_is_shown_beside_the_last_one(tmp_path: Path, here: Here) -> None:
     prices = fill(tmp_path)
     refused = (CheckedExpectation("the price is positive", "fail", 4, 2, '{"id":"x"}'),)

@@ -194,7 +194,7 @@ def _draw(rows: dict[str, _Row], behind: Mapping[str, int], title: str, *, runni
         )
     messages = sum(behind.values())
     if not rows:
-        table.add_row("nothing landed yet" if running else "nothing to land", *[""] * 7)
+        table.add_row("nothing landed in this run yet" if running else "nothing to land", *[""] * 7)
     elif messages and running:
         table.caption = f"{count_of(messages, 'message')} behind; Ctrl-C to stop"
     return table

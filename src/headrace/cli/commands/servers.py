@@ -109,7 +109,7 @@ def psql(
         Optional[str], typer.Option("--command", "-c", help="run one statement and exit", show_default=False)
     ] = None,
 ) -> None:
-    """Open psql on the database that a pipeline captures."""
+    """Open psql on Headrace's or a captured Postgres database."""
     from headrace.servers.postgres import postgres
     from headrace.servers.psql import open_psql
     from headrace.servers.source_database import ready_database
@@ -119,7 +119,7 @@ def psql(
     capture = capture_of(load(pipeline)) if pipeline else None
     with nullcontext("") if capture and capture.url else postgres(settings, report=quiet) as server:
         dsn = ready_database(settings, capture, report=say).dsn if capture else server
-        code = open_psql(dsn, ["--command", command] if command else [])
+        code = open_psql(dsn, ["--pset", "pager=off", "--command", command] if command else [])
     raise typer.Exit(code)
 
 

@@ -153,7 +153,8 @@ def show_quality(console: Console, reports: Sequence[ExpectationReport], *, pipe
     _show_expectations(console, reports)
     for report in reports:
         if report.sample:
-            example = f'{report.table}: a row that failed "{report.sentence}"'
+            fails = report.failing or report.last_failed or report.refused_failed
+            example = f'{report.table}: a row that failed "{report.sentence}"{"" if fails else " in an earlier build"}'
             console.print(f"\n{example}", style="bold", highlight=False, markup=False)
             console.print(f"  {report.sample}", highlight=False, markup=False, soft_wrap=True)
 
