@@ -12,7 +12,7 @@ from headrace.spec import Check, check_pipeline
 Checker = Callable[..., Check]
 KEYS = (
     "topic, table, format, schema, partitions, retention, cleanup_policy, delete_retention, framing, partition_by, event_time, "
-    "epoch_unit, max_record_bytes, output, commit_log, generator"
+    "epoch_unit, max_record_bytes, output, commit_log, snapshots_for, generator"
 )
 
 # id: (text to replace, replacement, line of the error, message, next step)
