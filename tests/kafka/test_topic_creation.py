@@ -65,26 +65,26 @@ def test_make_topics_changes_no_foreign_or_larger_topic(broker: str, tmp_path: P
 
 def test_new_topics_get_the_settings_of_their_streams(broker: str, tmp_path: Path) -> None:
     declared = "retention: 7 days, cleanup_policy: 'compact,delete', delete_retention: 1 hour, format: json"
-    write_pipeline(tmp_path, "kept", PIPELINE.replace("format: json", declared))
+    write_pipeline(tmp_path, "declared", PIPELINE.replace("format: json", declared))
     write_pipeline(tmp_path, "forever", PIPELINE.replace("format: json", "retention: forever, format: json"))
     settings = load_settings(flags={}, environ={"KAFKA_BOOTSTRAP_SERVERS": broker}, folder=tmp_path)
-    pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("kept", "forever")]
+    pipelines = [load_pipeline(name, environ={}, folder=tmp_path) for name in ("declared", "forever")]
     for pipeline in pipelines:
         make_topics(settings, KafkaServers(broker), pipeline.streams)
-    configs = list_configs(admin_client(KafkaServers(broker)), ["kept-events", "forever-events", "missing"])
+    configs = list_configs(admin_client(KafkaServers(broker)), ["declared-events", "forever-events", "missing"])
     expected = {"retention.ms": "604800000", "cleanup.policy": "compact,delete", "delete.retention.ms": "3600000"}
-    assert expected.items() <= configs["kept-events"].items()
+    assert expected.items() <= configs["declared-events"].items()
     assert configs["forever-events"]["retention.ms"] == "-1"
-    assert sorted(configs) == ["forever-events", "kept-events"]
-    assert open_topics(settings, pipelines).one("kept-events").differences == ()
+    assert sorted(configs) == ["declared-events", "forever-events"]
+    assert open_topics(settings, pipelines).one("declared-events").differences == ()
     later = PIPELINE.replace("format: json", "retention: 1 day, format: json")
-    write_pipeline(tmp_path, "kept", later)
-    changed = load_pipeline("kept", environ={}, folder=tmp_path)
+    write_pipeline(tmp_path, "declared", later)
+    changed = load_pipeline("declared", environ={}, folder=tmp_path)
     make_topics(settings, KafkaServers(broker), changed.streams)
     service = open_topics(settings, [changed])
     difference = "retention.ms is 604800000, and pipeline.yml says 86400000"
-    assert service.one("kept-events").differences == (difference,)
-    assert [status.differences for status in service.all() if status.name == "kept-events"] == [(difference,)]
+    assert service.one("declared-events").differences == (difference,)
+    assert [status.differences for status in service.all() if status.name == "declared-events"] == [(difference,)]
 
 
 def test_make_topics_here_creates_topics_of_all_pipelines(broker: str, tmp_path: Path) -> None:
