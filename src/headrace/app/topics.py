@@ -69,10 +69,14 @@ class TopicService:
     def all(self) -> tuple[TopicStatus, ...]:
         bounds = self._known_bounds()
         names = sorted({topic for topic, _ in bounds if not topic.startswith(_INTERNAL)})
-        differences = self._differences(names)
-        return tuple(replace(self._status(name, bounds), differences=differences.get(name, ())) for name in names)
+        return self._compared([self._status(name, bounds) for name in names])
 
     def one(self, name: str) -> TopicStatus:
+        (status,) = self._compared([self._find(name)])
+        return status
+
+    def _find(self, name: str) -> TopicStatus:
+        """Return the status of a topic without its differences. Raises a NotFoundError if the topic does not exist."""
         bounds = self._known_bounds()
         if not any(topic == name for topic, _ in bounds):
             known = sorted({topic for topic, _ in bounds if not topic.startswith(_INTERNAL)})
@@ -80,10 +84,10 @@ class TopicService:
                 suggest(name, known, plural="Topics") if len(known) <= _MOST_SUGGESTED else "List the topics: headrace topics"
             )
             raise NotFoundError(f'topic not found: "{printable(name)}"', next_step=step)
-        return replace(self._status(name, bounds), differences=self._differences([name]).get(name, ()))
+        return self._status(name, bounds)
 
     def schemas(self, name: str) -> ShownSchemas:
-        self.one(name)
+        self._find(name)
         declared = [_declared(pipeline, stream) for pipeline, stream in self._of(name)]
         registry = self._find_registry()
         try:
@@ -98,7 +102,7 @@ class TopicService:
         return ShownSchemas((*declared, *registered))
 
     def messages(self, name: str, wanted: Wanted) -> tuple[ShownMessage, ...]:
-        status = self.one(name)
+        status = self._find(name)
         bounds = {partition.partition: (partition.low, partition.high) for partition in status.partitions}
         if wanted.partition is not None:
             if wanted.partition not in bounds:
@@ -145,21 +149,21 @@ class TopicService:
         )
         return TopicStatus(name, tuple(partitions), tuple(readers))
 
-    def _differences(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return for each topic a sentence about each setting whose value is not what a stream declares."""
+    def _compared(self, statuses: Sequence[TopicStatus]) -> tuple[TopicStatus, ...]:
+        """Return the statuses with a sentence about each setting whose value is not what a stream declares."""
         wanted = {topic: config for topic, config in configs_of(stream for _, stream in self._streams).items() if config}
-        declared = [name for name in names if name in wanted]
+        declared = [status.name for status in statuses if status.name in wanted]
         servers = find_servers(self._settings) if declared else None
-        if servers is None:
-            return {}
-        return {
+        present = list_configs(admin_client(servers), declared) if servers else {}
+        differences = {
             topic: tuple(
-                f"{name} is {present.get(name, 'unknown')}, and pipeline.yml says {value}"
+                f"{name} is {config.get(name, 'unknown')}, and pipeline.yml says {value}"
                 for name, value in wanted[topic].items()
-                if present.get(name) != value
+                if config.get(name) != value
             )
-            for topic, present in list_configs(admin_client(servers), declared).items()
+            for topic, config in present.items()
         }
+        return tuple(replace(status, differences=differences.get(status.name, ())) for status in statuses)
 
     def _find_registry(self) -> Registry | None:
         """Return the client of the registry's current address, which caches schemas."""
