@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from headrace.build.types import fit_columns, spark_schema
 from headrace.iceberg.catalog.tables import count_rows, load_table
+from headrace.iceberg.files.row_counts import rows_written
 from headrace.iceberg.files.spark_files import read_snapshot
 from headrace.iceberg.ledgers import landing as ledger
 from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState, read_build
@@ -61,8 +62,8 @@ def count_new_rows(catalog: Catalog, pipeline: Pipeline, name: TableName, since:
 
     If the snapshots in between were expired, it is the number of rows by which the input grew.
     """
-    table = load_table(catalog, name)
-    if table is None or since.is_at(until):
+    table = None if since.is_at(until) else load_table(catalog, name)
+    if table is None:
         return 0
     raw, rows = is_raw(name, pipeline), 0
     newest = table.snapshot_by_id(until.snapshot_id) if until.snapshot_id is not None else None
@@ -71,7 +72,7 @@ def count_new_rows(catalog: Catalog, pipeline: Pipeline, name: TableName, since:
             return rows
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         if raw:
-            rows += int(summary.get("added-records", 0)) if ledger.KEY in summary else 0
+            rows += rows_written(snapshot) if ledger.KEY in summary else 0
         elif KEY in summary:
             rows += BuildLedger.from_json(summary[KEY]).rows_written
     return max(0, until.rows - since.rows)

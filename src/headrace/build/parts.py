@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.build.inputs import is_raw
 from headrace.iceberg.catalog.tables import load_table
-from headrace.iceberg.files.row_counts import rows_after
+from headrace.iceberg.files.row_counts import rows_after, rows_written
 from headrace.iceberg.ledgers import landing as ledger
 from headrace.iceberg.ledgers.build import KEY, BuildLedger, InputState
 from headrace.iceberg.ledgers.landing import Ledger, ancestors
@@ -109,7 +109,7 @@ def _commits(table: Table | None, name: TableName, since: InputState, until: Inp
             start = replace(since, snapshot_id=snapshot.snapshot_id)
             break
         state = until if not steps else after
-        rows = _written(snapshot)
+        rows = rows_written(snapshot)
         steps.append(_Step(name, state, rows, snapshot.timestamp_ms))
     if not steps:
         return None
@@ -132,8 +132,3 @@ def _state_after(snapshot: Snapshot, until: InputState, *, raw: bool) -> InputSt
         entry = BuildLedger.from_json(text)
         known = InputState(None, entry.changed_in, entry.generation, 0, entry.erasures, entry.replays, entry.removed_in)
     return replace(known, snapshot_id=snapshot.snapshot_id, rows=rows)
-
-
-def _written(snapshot: Snapshot) -> int:
-    """Return the number of rows that a commit wrote."""
-    return int(snapshot.summary.additional_properties.get("added-records", 0)) if snapshot.summary else 0
