@@ -20,15 +20,15 @@ def history_of(table: Table) -> Iterator[Snapshot]:
     both the snapshot of the rollback and the one after it were removed.
     """
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    older: list[Snapshot] | None = None
+    by_number = {_number(snapshot): snapshot for snapshot in by_id.values()}
+    older: Iterator[Snapshot] | None = None
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
         parent = by_id.get(snapshot.parent_snapshot_id or 0)
         if parent is None:
-            if older is None:
-                older = _past_current(table)
-            undone = _undone_before(snapshot, by_id)
+            older = iter(_past_current(table)) if older is None else older
+            undone = _undone_before(by_number.get(_number(snapshot) - 1), by_id)
             candidates = (candidate for candidate in older if _number(candidate) < _number(snapshot))
             parent = next((candidate for candidate in candidates if candidate.snapshot_id not in undone), None)
         snapshot = parent
@@ -47,12 +47,12 @@ def oldest_snapshot(table: Table) -> Snapshot | None:
     return oldest
 
 
-def _undone_before(snapshot: Snapshot, by_id: Mapping[int, Snapshot]) -> frozenset[int]:
+def _undone_before(before: Snapshot | None, by_id: Mapping[int, Snapshot]) -> frozenset[int]:
     """Return the snapshots that a rollback undid just before a snapshot whose parent was removed.
 
-    Numbers have no gaps: if the snapshot of the number before was not removed, it is not the parent, so it was rolled back.
+    Numbers have no gaps: if `before`, the snapshot of the number before, was not removed, it is not the parent, so it was
+    rolled back.
     """
-    before = next((other for other in by_id.values() if _number(other) == _number(snapshot) - 1), None)
     undone = set()
     while before is not None:
         undone.add(before.snapshot_id)
