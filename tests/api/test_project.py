@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -146,11 +145,7 @@ def test_open_refuses_folders_that_are_no_project(tmp_path: Path) -> None:
 def test_project_reads_tables_as_of_a_moment(tmp_path: Path) -> None:
     lake = ShopLake(tmp_path)
     lake.watch.close()
-    lake.land(["a"])
-    first = lake.catalog.load_table("raw.charges").current_snapshot()
-    assert first is not None
-    time.sleep(0.002)  # the next snapshot has a later time
-    lake.land(["b"])
+    first = lake.land_in_turn(["a"], ["b"])
     moment = datetime.fromtimestamp(first.timestamp_ms / 1000, timezone.utc)
     with headrace.open(tmp_path, environ={}) as project:
         for at, ids in ((moment, ["a"]), (first.snapshot_id, ["a"]), (moment.isoformat(), ["a"]), (None, ["a", "b"])):

@@ -22,16 +22,21 @@ def test_describe_age_chooses_a_unit(seconds: float, wanted: str) -> None:
     assert board.describe_age(seconds) == wanted
 
 
+def outcome_of(name: str, *, newest_change: float | None = None) -> Outcome:
+    """Return the outcome of a table's build 7, which wrote five rows."""
+    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None)
+    built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
+    table: Any = SimpleNamespace(table=name, largest_entity=100)
+    return Outcome(table, built=built, newest_change=newest_change)
+
+
 def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
     monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: now))
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None)
-    built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
-    table: Any = SimpleNamespace(table="marts.daily", largest_entity=100)
     with board.live_board(console, title="one, live") as live:
         live.landed(Batch((Landed("one.events", 3, 10, 0),), 0.1, behind=0))
-        live.built(Outcome(table, built=built, newest_change=990.0))
+        live.built(outcome_of("marts.daily", newest_change=990.0))
         live.idle()
         console.file.truncate(0)
         now = 1_001.5
@@ -43,13 +48,10 @@ def test_live_board_shows_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_live_board_tells_a_stream_from_a_table_of_the_same_name() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    entry: Any = SimpleNamespace(build_id=7, expectations=(), largest_entity=None)
-    built: Any = SimpleNamespace(entry=entry, rows=5, seconds=0.4)
-    table: Any = SimpleNamespace(table="shop.orders", largest_entity=100)
     with board.live_board(console, title="shop, live") as live:
         live.landed(Batch((Landed("shop.orders", 3, 10, 0),), 0.1, behind=0))
         console.file.truncate(0)
-        live.built(Outcome(table, built=built))
+        live.built(outcome_of("shop.orders"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     rows = [[cell.strip() for cell in line.split("│")] for line in shown.splitlines() if "shop.orders" in line]
     assert ["stream shop.orders", "10"] in [row[1:3] for row in rows]

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -260,11 +259,7 @@ def test_query_suggests_similar_names(here: Here, tmp_path: Path) -> None:
 def test_query_reads_tables_as_of_a_moment(here: Here, tmp_path: Path) -> None:
     shop = ShopLake(tmp_path)
     shop.watch.close()
-    shop.land(["a"])
-    first = shop.catalog.load_table("raw.charges").current_snapshot()
-    assert first is not None
-    time.sleep(0.002)  # the next snapshot has a later time
-    shop.land(["b"])
+    first = shop.land_in_turn(["a"], ["b"])
     sql = "SELECT count(*) AS n FROM raw.charges"
     for when, count in ((show_time(first.timestamp_ms), 1), (str(first.snapshot_id), 1), ("2999-01-01", 2)):
         for engine in ("duckdb", "polars"):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from headrace.app.watching import Watch
 from headrace.iceberg.catalog.tables import ensure_table, open_catalog, table_location
@@ -55,6 +56,15 @@ class ShopLake:
     @property
     def context(self) -> WebContext:
         return WebContext((self.pipeline,), self.watch.figures, self.watch.catalog, self.watch.topics)
+
+    def land_in_turn(self, first: Sequence[str], second: Sequence[str]) -> Snapshot:
+        """Land twice, and return the snapshot of the first landing, which has an earlier time than the second."""
+        self.land(first)
+        snapshot = self.catalog.load_table("raw.charges").current_snapshot()
+        assert snapshot is not None
+        time.sleep(0.002)
+        self.land(second)
+        return snapshot
 
     def land(self, ids: Sequence[str], *, bad: Sequence[str] = (), country: str = "DE") -> None:
         stream = self.pipeline.streams[0]

@@ -10,7 +10,6 @@ from headrace.build.definition import definition_of
 from headrace.operations.maintain.maintaining import targets_of
 from headrace.settings import load_settings
 from headrace.spec import Pipeline, check_pipeline, load_pipeline
-from headrace.spec.loading.schedule_arguments import without_schedule
 from tests.support.folders import write_files
 
 STREAM = "events: {topic: events, format: json, schema: schemas/event.sql, table: raw.events"
@@ -44,19 +43,6 @@ def test_snapshots_for_reaches_maintenance(tmp_path: Path) -> None:
 def test_definition_excludes_snapshots_for(tmp_path: Path) -> None:
     before = [definition_of(table) for table in load(tmp_path, {}).tables]
     assert [definition_of(table) for table in load(tmp_path, DECLARED).tables] == before
-
-
-@pytest.mark.parametrize(
-    ("written", "without"),
-    [
-        ('@table(keys=["id"], snapshots_for="7d")', '@table(keys=["id"])'),
-        ('@table(snapshots_for="7d", target_lag="1m")', "@table"),
-        ('@table(target_lag="1m", keys=["id"], snapshots_for="7d", constant=["n"])', '@table(keys=["id"], constant=["n"])'),
-    ],
-)
-def test_schedule_is_removed_from_a_python_file(written: str, without: str) -> None:
-    body = '\ndef rows(events):\n    """target_lag and snapshots_for"""\n    return events\n'
-    assert without_schedule(written + body) == without + body
 
 
 @pytest.mark.parametrize("value", ["soon", "0s", "[7 days]"])

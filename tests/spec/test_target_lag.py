@@ -8,7 +8,6 @@ import pytest
 
 from headrace.build.definition import definition_of
 from headrace.spec import check_pipeline, load_pipeline
-from headrace.spec.loading.schedule_arguments import without_schedule
 from headrace.spec.model.layers import LayerTable
 from tests.support.folders import write_files
 
@@ -75,19 +74,3 @@ def test_invalid_target_lag_has_its_line(tmp_path: Path, written: str, file: str
     write_files(tmp_path / "pipelines" / "mine", {**FILES, file: text})
     (error,) = check_pipeline("mine", environ={}, folder=tmp_path).errors
     assert error.where.startswith(f"pipelines/mine/{file}:{line}"), error
-
-
-@pytest.mark.parametrize(
-    ("with_lag", "without"),
-    [
-        ('@table(keys=["id"], target_lag="1m")', '@table(keys=["id"])'),
-        ('@table(target_lag="1m", keys=["é"])', '@table(keys=["é"])'),
-        ('@table(keys=["é"], target_lag="1m", constant=["n"])', '@table(keys=["é"], constant=["n"])'),
-        ('@table(\n    keys=["id"],\n    target_lag="1m",\n)', '@table(\n    keys=["id"],\n)'),
-        ('@table(target_lag="1m")', "@table"),
-    ],
-)
-def test_without_target_lag_removes_the_argument(with_lag: str, without: str) -> None:
-    body = '\ndef rows(events):\n    """target_lag"""\n    return events\n'
-    assert without_schedule(with_lag + body) == without + body
-    assert without_schedule(without + body) == without + body
